@@ -1,0 +1,260 @@
+//! Commands to a session's proxy, and the way back of their results to the browser that asked.
+
+use super::peers::PeerKey;
+use super::{Hub, Stop, fresh_id, refuse};
+use crate::clock::Millis;
+use crate::ledger::{LedgerError, NewAudit};
+use protocol::browser::RelayToBrowser;
+use protocol::config::{AgentConfig, AgentConfigRequest, AgentControlResult, AgentInterrupt, AgentSetModel, ControlOutcome};
+use protocol::error::{ErrorCode, WireError};
+use protocol::ids::{PromptId, RequestId, SessionId};
+use protocol::proxy::RelayToProxy;
+use protocol::session::{CloseSession, SessionClosed};
+
+/// Commands that may wait for one proxy's answer at once.
+const MOST_IN_FLIGHT: usize = 1000;
+
+/// A command that the proxy has not answered yet.
+#[derive(Clone, Debug)]
+pub struct Control {
+    /// Who asked, and under which id.
+    pub browser: PeerKey,
+    pub request_id: Option<RequestId>,
+    pub session_id: SessionId,
+    /// The `type` of the command.
+    pub command: &'static str,
+    /// The dialog that is being answered, if it is an answer.
+    pub prompt_id: Option<PromptId>,
+    pub deadline: Millis,
+}
+
+impl Hub {
+    pub(super) fn interrupt(&mut self, peer: PeerKey, command: &AgentInterrupt) -> Result<(), Stop> {
+        let request_id = Some(command.request_id.clone());
+        self.command(peer, request_id, &command.session_id, "agent_interrupt", None, |request_id| {
+            RelayToProxy::AgentInterrupt(AgentInterrupt { request_id, session_id: command.session_id.clone() })
+        })
+    }
+
+    pub(super) fn set_model(&mut self, peer: PeerKey, command: &AgentSetModel) -> Result<(), Stop> {
+        let (request_id, detail) = (command.request_id.clone(), Some(command.model_id.as_str()));
+        self.command(peer, request_id, &command.session_id, "agent_set_model", detail, |request_id| {
+            RelayToProxy::AgentSetModel(AgentSetModel { request_id: Some(request_id), ..command.clone() })
+        })
+    }
+
+    /// The latest settings at once, and a fresh reading as soon as the proxy has made one.
+    pub(super) fn config_request(&mut self, peer: PeerKey, command: &AgentConfigRequest) -> Result<(), Stop> {
+        let session_id = &command.session_id;
+        if let Some(settings) = self.sessions.get(session_id).and_then(|live| live.settings.clone()) {
+            let config = AgentConfig { session_id: session_id.clone(), settings };
+            self.tell_browser(peer, &RelayToBrowser::AgentConfig(config));
+        }
+        self.command(peer, command.request_id.clone(), session_id, "agent_config_request", None, |request_id| {
+            let request_id = Some(request_id);
+            RelayToProxy::AgentConfigRequest(AgentConfigRequest { request_id, session_id: session_id.clone() })
+        })
+    }
+
+    pub(super) fn close_session(&mut self, peer: PeerKey, command: &CloseSession) -> Result<(), Stop> {
+        let CloseSession { request_id, session_id } = command;
+        if self.sessions.get(session_id).is_none() {
+            return refuse(ErrorCode::SessionUnknown, format!("There is no open session `{session_id}`"));
+        }
+        let Some(proxy) = self.proxy_of(session_id) else {
+            return Err(Stop::Refused(self.unreachable(session_id)));
+        };
+        let request_id = Some(request_id.clone());
+        self.send_command(peer, proxy, request_id, session_id, "close_session", None, |request_id| {
+            RelayToProxy::CloseSession(CloseSession { request_id, session_id: session_id.clone() })
+        })
+    }
+
+    /// Forwards a command, or says at once why it cannot be.
+    fn command(
+        &mut self,
+        peer: PeerKey,
+        request_id: Option<RequestId>,
+        session_id: &SessionId,
+        command: &'static str,
+        detail: Option<&str>,
+        frame: impl FnOnce(RequestId) -> RelayToProxy,
+    ) -> Result<(), Stop> {
+        let Some(proxy) = self.proxy_of(session_id) else {
+            let error = self.unreachable(session_id);
+            let subject = request_id.as_ref().map_or("", RequestId::as_str).to_owned();
+            self.audit_command(peer, (command, &subject), session_id, &error.code, detail)?;
+            self.control_failed(peer, request_id, session_id, command, error);
+            return Ok(());
+        };
+        self.send_command(peer, proxy, request_id, session_id, command, detail, frame)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a command is just this many things; they are used once, here")]
+    fn send_command(
+        &mut self,
+        peer: PeerKey,
+        proxy: PeerKey,
+        request_id: Option<RequestId>,
+        session_id: &SessionId,
+        command: &'static str,
+        detail: Option<&str>,
+        frame: impl FnOnce(RequestId) -> RelayToProxy,
+    ) -> Result<(), Stop> {
+        let proxys_id = self.begin_control(peer, proxy, request_id.clone(), |hub, deadline| {
+            hub.control(peer, request_id, session_id, command, deadline)
+        })?;
+        self.audit_command(peer, (command, proxys_id.as_str()), session_id, "forwarded", detail)?;
+        self.tell_proxy(proxy, &frame(proxys_id));
+        Ok(())
+    }
+
+    /// A record of a command on its way.
+    pub(super) fn control(
+        &self,
+        browser: PeerKey,
+        request_id: Option<RequestId>,
+        session_id: &SessionId,
+        command: &'static str,
+        deadline: Millis,
+    ) -> Control {
+        Control { browser, request_id, session_id: session_id.clone(), command, prompt_id: None, deadline }
+    }
+
+    /// Registers a command and returns the id the proxy will know it by: the browser's own, unless
+    /// another phone's command with the same id is on its way there.
+    pub(super) fn begin_control(
+        &mut self,
+        peer: PeerKey,
+        proxy: PeerKey,
+        wanted: Option<RequestId>,
+        control: impl FnOnce(&Self, Millis) -> Control,
+    ) -> Result<RequestId, Stop> {
+        let in_flight = self.controls.iter().filter(|((owner, _), _)| *owner == proxy).count();
+        if in_flight >= MOST_IN_FLIGHT || self.peers.get(peer).is_none() {
+            return refuse(ErrorCode::RateLimited, format!("{in_flight} commands wait for this machine already"));
+        }
+        let request_id = self.proxys_request_id(proxy, wanted);
+        let deadline = self.now + self.limits.send_timeout_ms;
+        let control = control(self, deadline);
+        self.controls.insert((proxy, request_id.clone()), control);
+        self.wake_by(deadline);
+        Ok(request_id)
+    }
+
+    /// The browser's id if it is free towards this proxy, or a fresh one.
+    pub(super) fn proxys_request_id(&self, proxy: PeerKey, wanted: Option<RequestId>) -> RequestId {
+        let taken = |id: &RequestId| {
+            self.launches.get(id).is_some() || self.controls.get(&(proxy, id.clone())).is_some()
+        };
+        wanted.filter(|id| !taken(id)).unwrap_or_else(|| RequestId::new(fresh_id("req")))
+    }
+
+    /// The proxy says how a command ended; only the browser that asked hears it.
+    pub(super) fn control_result(&mut self, peer: PeerKey, result: &AgentControlResult) -> Result<(), Stop> {
+        let Some(request_id) = result.request_id.clone() else {
+            return refuse(ErrorCode::InvalidMessage, "agent_control_result: missing field `request_id`");
+        };
+        self.own_session(peer, &result.session_id)?;
+        let Some(control) = self.controls.remove(&(peer, request_id)) else { return Ok(()) };
+        if let Some(prompt_id) = &control.prompt_id {
+            self.answer_result(&control.session_id, prompt_id, result)?;
+        }
+        self.end_control(control, result.error.clone().filter(|_| result.result == ControlOutcome::Failed), result.result)?;
+        Ok(())
+    }
+
+    /// A `session_closed` ends the `close_session` that asked for it. Returns the browser's own id.
+    pub(super) fn finish_close(&mut self, peer: PeerKey, closed: &SessionClosed) -> Result<Option<RequestId>, LedgerError> {
+        let Some(request_id) = closed.request_id.clone() else { return Ok(None) };
+        let Some(control) = self.controls.remove(&(peer, request_id.clone())) else { return Ok(Some(request_id)) };
+        let subject = control.request_id.clone().unwrap_or(request_id);
+        self.audit_command(control.browser, ("close_session", subject.as_str()), &closed.session_id, "ok", None)?;
+        Ok(control.request_id)
+    }
+
+    /// Tells the asker, and the audit trail, how a command ended.
+    fn end_control(&mut self, control: Control, error: Option<WireError>, result: ControlOutcome) -> Result<(), LedgerError> {
+        let outcome = error.as_ref().map_or("ok", |error| error.code.as_str()).to_owned();
+        let subject = match (&control.prompt_id, &control.request_id) {
+            (Some(prompt_id), _) => prompt_id.to_string(),
+            (None, Some(request_id)) => request_id.to_string(),
+            (None, None) => String::new(),
+        };
+        let command = (control.command, subject.as_str());
+        self.audit_command(control.browser, command, &control.session_id, &outcome, None)?;
+        let frame = AgentControlResult {
+            request_id: control.request_id,
+            session_id: control.session_id,
+            command: control.command.to_owned(),
+            result,
+            error,
+        };
+        self.tell_browser(control.browser, &RelayToBrowser::AgentControlResult(frame));
+        Ok(())
+    }
+
+    /// Says at once that a command came to nothing.
+    pub(super) fn control_failed(
+        &mut self,
+        peer: PeerKey,
+        request_id: Option<RequestId>,
+        session_id: &SessionId,
+        command: &str,
+        error: WireError,
+    ) {
+        let frame = AgentControlResult {
+            request_id,
+            session_id: session_id.clone(),
+            command: command.to_owned(),
+            result: ControlOutcome::Failed,
+            error: Some(error),
+        };
+        self.tell_browser(peer, &RelayToBrowser::AgentControlResult(frame));
+    }
+
+    /// A proxy went away with commands unanswered. Answers to dialogs wait: the proxy says on its
+    /// return which dialogs are still open.
+    pub(super) fn fail_controls_of(&mut self, proxy: PeerKey) -> Result<(), LedgerError> {
+        for key in self.controls.keys_where(|(owner, _), _| *owner == proxy) {
+            let Some(control) = self.controls.remove(&key) else { continue };
+            let error = WireError::new(ErrorCode::NoProxyConnected, "The machine went away before it answered");
+            self.end_control(control, Some(error), ControlOutcome::Failed)?;
+        }
+        Ok(())
+    }
+
+    /// The proxy has had its time.
+    pub(super) fn time_out_controls(&mut self) -> Result<(), LedgerError> {
+        let now = self.now;
+        for key in self.controls.keys_where(|_, control| control.deadline <= now) {
+            let Some(control) = self.controls.remove(&key) else { continue };
+            let error = WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
+            self.end_control(control, Some(error), ControlOutcome::Failed)?;
+        }
+        Ok(())
+    }
+
+    /// One line of the trail for a command: what, by whom, to which session.
+    pub(super) fn audit_command(
+        &mut self,
+        peer: PeerKey,
+        (action, subject): (&str, &str),
+        session_id: &SessionId,
+        outcome: &str,
+        detail: Option<&str>,
+    ) -> Result<(), LedgerError> {
+        let who = self.peers.get(peer).map(|peer| (peer.token_id.clone(), peer.device_name.clone()));
+        let machine_id = self.sessions.get(session_id).map(|live| live.machine_id.clone());
+        self.audit(&NewAudit {
+            action,
+            outcome,
+            token_id: who.as_ref().map(|who| who.0.as_str()),
+            device_name: who.as_ref().map(|who| who.1.as_str()),
+            machine_id: machine_id.as_ref().map(|id| id.as_str()),
+            session_id: Some(session_id.as_str()),
+            subject: Some(subject),
+            detail,
+        })
+    }
+}

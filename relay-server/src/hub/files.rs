@@ -1,0 +1,66 @@
+//! Uploaded files: who may have them, and when they go.
+
+use super::access::Door;
+use super::{Hub, fresh_id};
+use crate::ledger::{LedgerError, NewAudit, StoredAttachment};
+use protocol::connection::PeerRole;
+use protocol::ids::AttachmentId;
+
+/// A file that lies on disk under its hash and is to be remembered.
+#[derive(Clone, Debug)]
+pub struct NewFile {
+    pub sha256: String,
+    pub name: String,
+    pub media_type: String,
+    pub size_bytes: u64,
+    pub by: Door,
+}
+
+impl Hub {
+    pub(super) fn keep_file(&mut self, file: &NewFile) -> Result<StoredAttachment, LedgerError> {
+        let kept = StoredAttachment {
+            attachment_id: AttachmentId::new(fresh_id("att")),
+            sha256: file.sha256.clone(),
+            name: file.name.clone(),
+            media_type: file.media_type.clone(),
+            size_bytes: file.size_bytes,
+            token_id: file.by.token_id.clone(),
+            created_at: self.now,
+        };
+        self.ledger.add_attachment(&kept)?;
+        self.audit(&NewAudit {
+            action: "upload",
+            outcome: "ok",
+            token_id: Some(&file.by.token_id),
+            device_name: Some(&file.by.label),
+            subject: Some(kept.attachment_id.as_str()),
+            detail: Some(&file.name),
+            ..NewAudit::default()
+        })?;
+        Ok(kept)
+    }
+
+    /// A browser may fetch any file; a proxy only what was sent to a session of its machine.
+    pub(super) fn file_for(&self, attachment_id: &AttachmentId, by: &Door) -> Result<Option<StoredAttachment>, LedgerError> {
+        let Some(file) = self.ledger.attachment(attachment_id)? else { return Ok(None) };
+        if by.role == PeerRole::Browser {
+            return Ok(Some(file));
+        }
+        let machine_id = self.ledger.token(&by.token_id)?.and_then(|token| token.machine_id);
+        let Some(machine_id) = machine_id else { return Ok(None) };
+        Ok(self.ledger.attachment_is_for(attachment_id, &machine_id)?.then_some(file))
+    }
+
+    /// Deletes the bytes of files that nobody knows any more.
+    pub(super) fn remove_files(&mut self, hashes: Vec<String>) {
+        let folder = self.limits.attachments_dir.clone();
+        // After the commit: a file that the ledger still knows must not be gone.
+        self.answers.push(Box::new(move || {
+            for hash in hashes {
+                if let Err(error) = std::fs::remove_file(folder.join(&hash)) {
+                    tracing::warn!(%error, hash, "an attachment could not be removed");
+                }
+            }
+        }));
+    }
+}

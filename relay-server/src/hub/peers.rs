@@ -1,0 +1,202 @@
+//! The connected browsers and proxies, and what waits to be said to each after the commit.
+
+use super::outbox::{Item, Outbox};
+use protocol::connection::PeerRole;
+use protocol::error::CloseCode;
+use protocol::ids::{ConnectionId, MachineId, Sequence, SessionId};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+/// Names one socket inside this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerKey(pub u64);
+
+/// One connected browser or proxy.
+pub struct Peer {
+    pub role: PeerRole,
+    pub connection_id: ConnectionId,
+    pub token_id: String,
+    /// The token's label: the paired device's name.
+    pub device_name: String,
+    pub outbox: Arc<Outbox>,
+    /// A proxy's machine.
+    pub machine: Option<Machine>,
+    /// A browser's chosen sessions; `None` is all of them.
+    pub interest: Option<HashSet<SessionId>>,
+    /// Where a slow browser fell behind in each session (by its key in the ledger), if it did.
+    pub behind: Option<BTreeMap<i64, Sequence>>,
+    /// To be said after the commit.
+    pending: Vec<Pending>,
+}
+
+/// What a proxy speaks for.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub machine_id: MachineId,
+    pub machine_label: Option<String>,
+}
+
+struct Pending {
+    item: Item,
+    class: Class,
+}
+
+/// What may happen to a frame when the peer's queue is full.
+#[derive(Clone, Copy, Debug)]
+pub enum Class {
+    /// An answer to the peer itself: never dropped.
+    Answer,
+    /// An event of the session with this key: dropped, and read from the ledger later.
+    Event(i64, Sequence),
+    /// Present state: dropped, and said anew later.
+    State,
+}
+
+/// Which browsers an event is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Audience<'a> {
+    Everyone,
+    /// Those who want this session's transcript.
+    Interested(&'a SessionId),
+    /// Those, and the device whose send it is.
+    InterestedOr(&'a SessionId, &'a str),
+}
+
+impl Peer {
+    pub fn new(
+        role: PeerRole,
+        connection_id: ConnectionId,
+        token: (&str, &str),
+        outbox: Arc<Outbox>,
+    ) -> Self {
+        Self {
+            role,
+            connection_id,
+            token_id: token.0.to_owned(),
+            device_name: token.1.to_owned(),
+            outbox,
+            machine: None,
+            interest: None,
+            behind: None,
+            pending: Vec::new(),
+        }
+    }
+
+    pub fn is_interested(&self, session_id: &SessionId) -> bool {
+        self.interest.as_ref().is_none_or(|sessions| sessions.contains(session_id))
+    }
+
+    fn hears(&self, audience: Audience) -> bool {
+        match audience {
+            Audience::Everyone => true,
+            Audience::Interested(session_id) => self.is_interested(session_id),
+            Audience::InterestedOr(session_id, token_id) => {
+                self.token_id == token_id || self.is_interested(session_id)
+            }
+        }
+    }
+
+    /// Hands over what is pending. Returns how many frames were dropped.
+    fn flush(&mut self) -> usize {
+        let bytes = self.pending.iter().map(|pending| pending.item.bytes()).sum();
+        if self.behind.is_none() && self.outbox.has_room(bytes) {
+            self.outbox.push(self.pending.drain(..).map(|pending| pending.item), bytes);
+            return 0;
+        }
+        if self.role == PeerRole::Proxy {
+            // Commands wait in the ledger; the proxy gets them again when it comes back.
+            self.outbox.close(CloseCode::TooSlow);
+            return std::mem::take(&mut self.pending).len();
+        }
+        let behind = self.behind.get_or_insert_default();
+        let mut answers = Vec::new();
+        let mut dropped = 0;
+        for Pending { item, class } in self.pending.drain(..) {
+            match class {
+                Class::Answer => answers.push(item),
+                Class::Event(session_key, sequence) => {
+                    behind.entry(session_key).or_insert(Sequence(sequence.0 - 1));
+                    dropped += 1;
+                }
+                Class::State => dropped += 1,
+            }
+        }
+        // The socket reads no further requests while its queue is full, so answers cannot pile up.
+        let bytes = answers.iter().map(Item::bytes).sum();
+        self.outbox.push(answers, bytes);
+        self.outbox.fall_behind();
+        dropped
+    }
+}
+
+/// All connected peers.
+#[derive(Default)]
+pub struct Peers {
+    all: HashMap<PeerKey, Peer>,
+    /// Those with something pending.
+    touched: HashSet<PeerKey>,
+}
+
+impl Peers {
+    pub fn get(&self, key: PeerKey) -> Option<&Peer> {
+        self.all.get(&key)
+    }
+
+    pub fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
+        self.all.get_mut(&key)
+    }
+
+    pub fn insert(&mut self, key: PeerKey, peer: Peer) {
+        self.all.insert(key, peer);
+    }
+
+    pub fn remove(&mut self, key: PeerKey) -> Option<Peer> {
+        self.touched.remove(&key);
+        self.all.remove(&key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (PeerKey, &Peer)> {
+        self.all.iter().map(|(key, peer)| (*key, peer))
+    }
+
+    /// The connected proxies with their machines.
+    pub fn proxies(&self) -> impl Iterator<Item = (PeerKey, &Machine)> {
+        self.iter().filter_map(|(key, peer)| Some((key, peer.machine.as_ref()?)))
+    }
+
+    /// To one peer, if it is still there.
+    pub fn tell(&mut self, key: PeerKey, item: Item) {
+        if let Some(peer) = self.all.get_mut(&key) {
+            peer.pending.push(Pending { item, class: Class::Answer });
+            self.touched.insert(key);
+        }
+    }
+
+    /// To every browser in the audience.
+    pub fn broadcast(&mut self, audience: Audience, class: Class, text: &Utf8Bytes) {
+        for (key, peer) in &mut self.all {
+            if peer.role == PeerRole::Browser && peer.hears(audience) {
+                if peer.pending.is_empty() {
+                    self.touched.insert(*key);
+                }
+                peer.pending.push(Pending { item: Item::Frame(text.clone()), class });
+            }
+        }
+    }
+
+    /// Hands everything pending to the sockets: the commit has succeeded. Returns what was dropped.
+    pub fn flush(&mut self) -> usize {
+        let all = &mut self.all;
+        self.touched.drain().filter_map(|key| all.get_mut(&key).map(Peer::flush)).sum()
+    }
+
+    /// Forgets everything pending: the commit has failed.
+    pub fn discard(&mut self) {
+        for key in self.touched.drain() {
+            if let Some(peer) = self.all.get_mut(&key) {
+                peer.pending.clear();
+            }
+        }
+    }
+}

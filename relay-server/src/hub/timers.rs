@@ -1,0 +1,115 @@
+//! What happens because time has passed.
+
+use super::{Hub, PeerKey};
+use crate::clock::Millis;
+use crate::ledger::LedgerError;
+use protocol::error::{CloseCode, ErrorCode, WireError};
+use protocol::ids::{ClientMessageId, PromptId, SessionId};
+
+/// How soon something the disk refused is tried again.
+pub(super) const RETRY_MS: Millis = 1000;
+
+/// How often tokens revoked by another process are looked for. They lose their sockets within a second.
+const LOOK_AROUND_MS: Millis = 500;
+
+/// How often old history and files are cleaned up.
+const HOUSEKEEPING_MS: Millis = 3600 * 1000;
+
+const DAY_MS: Millis = 24 * 3600 * 1000;
+
+/// Something that a session has waited for long enough.
+enum Due {
+    Send(ClientMessageId),
+    Expiry(PromptId),
+    Answer(PromptId),
+}
+
+impl Hub {
+    /// Ends whatever took too long, and decides when to look again.
+    pub(super) fn tick(&mut self) -> Result<(), LedgerError> {
+        for peer in self.unrecorded_departures.clone() {
+            self.gone(peer)?;
+        }
+        for (session_id, due) in self.due() {
+            match due {
+                Due::Send(id) => {
+                    let why = "The machine did not say in time whether it was typed: look before you send it again";
+                    self.lose_track(&session_id, &id, why)?;
+                }
+                Due::Expiry(prompt_id) => self.expire_prompt(&session_id, &prompt_id)?,
+                Due::Answer(prompt_id) => {
+                    let error = WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
+                    self.revert_prompt(&session_id, &prompt_id, Some(error))?;
+                }
+            }
+        }
+        self.time_out_controls()?;
+        self.time_out_launches()?;
+        self.close_revoked()?;
+        if self.now >= self.next_housekeeping {
+            self.next_housekeeping = self.now + HOUSEKEEPING_MS;
+            self.clean_up()?;
+        }
+        self.unrecorded_departures.clear();
+        let deadlines = [
+            Some(self.now + LOOK_AROUND_MS),
+            Some(self.next_housekeeping),
+            self.first_session_deadline(),
+            self.first_launch_deadline(),
+            self.controls.iter().map(|(_, control)| control.deadline).min(),
+        ];
+        self.wake_at = deadlines.into_iter().flatten().min().unwrap_or(self.now + LOOK_AROUND_MS);
+        Ok(())
+    }
+
+    fn due(&self) -> Vec<(SessionId, Due)> {
+        let mut due = Vec::new();
+        for (session_id, live) in self.sessions.iter() {
+            let sends = live.unsettled.iter().filter(|(_, send)| send.deadline <= self.now);
+            due.extend(sends.map(|(id, _)| (session_id.clone(), Due::Send(id.clone()))));
+            for (prompt_id, prompt) in &live.prompts {
+                if prompt.deadline().is_some_and(|deadline| deadline <= self.now) {
+                    let prompt_id = prompt_id.clone();
+                    let what = if prompt.is_open() { Due::Expiry(prompt_id) } else { Due::Answer(prompt_id) };
+                    due.push((session_id.clone(), what));
+                }
+            }
+        }
+        due
+    }
+
+    /// Tokens may be revoked by the command line, in another process.
+    fn close_revoked(&mut self) -> Result<(), LedgerError> {
+        if !self.ledger.changed_by_others()? {
+            return Ok(());
+        }
+        let tokens = self.ledger.tokens()?;
+        tokens.iter().filter(|token| token.revoked_at.is_some()).try_for_each(|token| self.close_sockets_of(&token.token_id))
+    }
+
+    /// A revoked token's sockets close at once.
+    pub(super) fn close_sockets_of(&mut self, token_id: &str) -> Result<(), LedgerError> {
+        let sockets: Vec<PeerKey> =
+            self.peers.iter().filter(|(_, peer)| peer.token_id == token_id).map(|(key, _)| key).collect();
+        for key in sockets {
+            let error = WireError::new(ErrorCode::Unauthorized, "This token was revoked: pair again");
+            self.turn_away(key, error, CloseCode::TokenRevoked)?;
+        }
+        Ok(())
+    }
+
+    fn clean_up(&mut self) -> Result<(), LedgerError> {
+        let before = match self.limits.retain_days {
+            0 => Millis::MIN,
+            days => self.now - Millis::from(days) * DAY_MS,
+        };
+        if before > Millis::MIN {
+            let dropped = self.ledger.prune(before)?;
+            tracing::info!(dropped, "events past their retention were dropped");
+            self.reload_pruned()?;
+        }
+        let gone = self.ledger.drop_attachments(self.now - DAY_MS, before)?;
+        self.remove_files(gone);
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! The transcript as proxies report it: finished messages, and answers that still grow.
+
+use super::peers::{Audience, PeerKey};
+use super::{Hub, Stop, fresh_id, refuse};
+use crate::ledger::LedgerError;
+use protocol::browser::RelayToBrowser;
+use protocol::error::ErrorCode;
+use protocol::event::SessionEvent;
+use protocol::ids::{MessageId, SessionId, Timestamp};
+use protocol::message::{Message, MessageEvent, MessageUpdate};
+use protocol::proxy::{MessageResync, ObservedMessage, ProxyMessage, RelayToProxy};
+use protocol::words::Role;
+use std::collections::{BTreeMap, HashMap};
+
+/// Answers that may grow at once in one session; an agent writes one, seldom two.
+const MOST_TAILS: usize = 8;
+
+/// The growing messages of each session.
+pub type Tails = HashMap<SessionId, BTreeMap<MessageId, Tail>>;
+
+/// A message that is still being written.
+#[derive(Clone, Debug)]
+pub struct Tail {
+    revision: u32,
+    role: Role,
+    created_at: Timestamp,
+    text: String,
+    /// The wire counts in these.
+    utf16_units: usize,
+}
+
+impl Hub {
+    /// A finished message was seen. A repeat is recognised by its id and revision.
+    pub(super) fn proxy_message(&mut self, peer: PeerKey, report: &ProxyMessage) -> Result<(), Stop> {
+        let key = self.own_session(peer, &report.session_id)?.key;
+        if report.message.content.len() > self.limits.max_content_bytes {
+            let most = self.limits.max_content_bytes;
+            return refuse(ErrorCode::ContentTooLarge, format!("proxy_message: `content` is longer than {most} bytes"));
+        }
+        let known = self.known_message(key, &report.message)?;
+        let revision = report.message.revision.unwrap_or(1);
+        if let Some(tails) = self.tails.get_mut(&report.session_id)
+            && let Some(message_id) = &report.message.message_id
+        {
+            tails.remove(message_id);
+        }
+        if let Some(known) = &known
+            && known.revision.is_some_and(|known| known >= revision)
+        {
+            return Ok(());
+        }
+        let message = self.merged(known, &report.message, revision);
+        Ok(self.keep(&report.session_id, message)?)
+    }
+
+    /// What the ledger has of this message: by the send that caused it, or by its own id.
+    fn known_message(&self, session_key: i64, seen: &ObservedMessage) -> Result<Option<Message>, LedgerError> {
+        if let Some(client_message_id) = &seen.client_message_id
+            && let Some(send) = self.ledger.send(session_key, client_message_id)?
+        {
+            return Ok(Some(send.message));
+        }
+        let Some(message_id) = &seen.message_id else { return Ok(None) };
+        let known = self.ledger.message(session_key, message_id)?;
+        Ok(known.map(|known| Message { revision: Some(known.revision.unwrap_or(1)), ..known }))
+    }
+
+    /// The message as it will stand in the ledger. A phone's send keeps its own id and its device.
+    fn merged(&self, known: Option<Message>, seen: &ObservedMessage, revision: u32) -> Message {
+        let id = || seen.message_id.clone().unwrap_or_else(|| MessageId::new(fresh_id("msg")));
+        let (message_id, client_message_id, attachments, device_name, created_at) = match known {
+            Some(known) => {
+                (known.message_id, known.client_message_id, known.attachments, known.device_name, Some(known.created_at))
+            }
+            None => (id(), seen.client_message_id.clone(), None, None, seen.created_at.clone()),
+        };
+        Message {
+            message_id,
+            role: seen.role.clone(),
+            content: seen.content.clone(),
+            created_at: created_at.unwrap_or_else(|| self.server_ts.clone()),
+            revision: Some(revision),
+            r#final: Some(seen.r#final.unwrap_or(true)),
+            blocks: seen.blocks.clone(),
+            client_message_id,
+            status: None,
+            attachments,
+            device_name,
+        }
+    }
+
+    fn keep(&mut self, session_id: &SessionId, message: Message) -> Result<(), LedgerError> {
+        let sequence = self.emit(session_id, Audience::Interested(session_id), |event_id, sequence| {
+            let (session_id, message) = (session_id.clone(), message.clone());
+            SessionEvent::MessageEvent(MessageEvent { event_id, sequence, session_id, message })
+        })?;
+        let key = self.sessions.get(session_id).expect("events are emitted for live sessions only").key;
+        self.ledger.keep_message(key, sequence, &message, self.now)
+    }
+
+    /// A message grew. Only what was added travels on.
+    pub(super) fn message_update(&mut self, peer: PeerKey, update: &MessageUpdate) -> Result<(), Stop> {
+        self.own_session(peer, &update.session_id)?;
+        let most = self.limits.max_content_bytes;
+        let now = &self.server_ts;
+        let tails = self.tails.entry(update.session_id.clone()).or_default();
+        if tails.len() >= MOST_TAILS && !tails.contains_key(&update.message_id) {
+            return refuse(ErrorCode::LimitReached, format!("proxy_message_update: {MOST_TAILS} messages are growing already"));
+        }
+        let tail = tails.entry(update.message_id.clone()).or_insert_with(|| Tail::begin(update, now));
+        if update.revision < tail.revision {
+            return Ok(());
+        }
+        if tail.text.len() + update.text.len() > most {
+            return refuse(ErrorCode::ContentTooLarge, format!("proxy_message_update: the text is longer than {most} bytes"));
+        }
+        if tail.put(update.offset as usize, &update.text) {
+            tail.revision = update.revision;
+            let frame = RelayToBrowser::MessageUpdate(update.clone());
+            self.broadcast(Audience::Interested(&update.session_id), &frame);
+        } else {
+            let (session_id, message_id) = (update.session_id.clone(), update.message_id.clone());
+            self.tell_proxy(peer, &RelayToProxy::MessageResync(MessageResync { session_id, message_id }));
+        }
+        Ok(())
+    }
+
+    /// The growing messages of a session, whole, for a browser that has just begun to look.
+    pub(super) fn tell_tails(&mut self, peer: PeerKey, session_id: &SessionId) {
+        let Some(tails) = self.tails.get(session_id) else { return };
+        let updates: Vec<MessageUpdate> = tails
+            .iter()
+            .map(|(message_id, tail)| MessageUpdate {
+                session_id: session_id.clone(),
+                message_id: message_id.clone(),
+                revision: tail.revision,
+                role: Some(tail.role.clone()),
+                offset: 0,
+                text: tail.text.clone(),
+                created_at: Some(tail.created_at.clone()),
+            })
+            .collect();
+        for update in updates {
+            self.tell_browser(peer, &RelayToBrowser::MessageUpdate(update));
+        }
+    }
+
+    /// The agent went away in the middle of it: what it had written becomes history, unfinished.
+    pub(super) fn write_tails(&mut self, session_id: &SessionId) -> Result<(), LedgerError> {
+        let Some(tails) = self.tails.remove(session_id) else { return Ok(()) };
+        for (message_id, tail) in tails {
+            let message = Message {
+                message_id,
+                role: tail.role,
+                content: tail.text,
+                created_at: tail.created_at,
+                revision: Some(tail.revision),
+                r#final: Some(false),
+                blocks: None,
+                client_message_id: None,
+                status: None,
+                attachments: None,
+                device_name: None,
+            };
+            self.keep(session_id, message)?;
+        }
+        Ok(())
+    }
+}
+
+impl Tail {
+    fn begin(update: &MessageUpdate, now: &Timestamp) -> Self {
+        Self {
+            revision: update.revision,
+            role: update.role.clone().unwrap_or(Role::ASSISTANT),
+            created_at: update.created_at.clone().unwrap_or_else(|| now.clone()),
+            text: String::new(),
+            utf16_units: 0,
+        }
+    }
+
+    /// Puts text in at an offset and drops what stood from there on. False if there is no such offset.
+    fn put(&mut self, offset: usize, text: &str) -> bool {
+        if offset != self.utf16_units {
+            let Some(byte) = byte_offset(&self.text, offset) else { return false };
+            self.text.truncate(byte);
+        }
+        self.text.push_str(text);
+        self.utf16_units = offset + text.chars().map(char::len_utf16).sum::<usize>();
+        true
+    }
+}
+
+/// Where a count of UTF-16 units falls in a string, unless beyond it or inside a character.
+fn byte_offset(text: &str, utf16_offset: usize) -> Option<usize> {
+    let mut units = 0;
+    for (byte, character) in text.char_indices() {
+        if units >= utf16_offset {
+            return (units == utf16_offset).then_some(byte);
+        }
+        units += character.len_utf16();
+    }
+    (units == utf16_offset).then_some(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tail() -> Tail {
+        Tail { revision: 1, role: Role::ASSISTANT, created_at: Timestamp(String::new()), text: String::new(), utf16_units: 0 }
+    }
+
+    #[test]
+    fn offsets_count_utf16_units() {
+        let mut tail = tail();
+        assert!(tail.put(0, "a😀b"));
+        assert!(!tail.put(2, "x"), "inside the emoji");
+        assert!(!tail.put(5, "x"), "beyond the end");
+        assert!(tail.put(3, "c"));
+        assert_eq!(tail.text, "a😀c");
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_sent_in_pieces_arrives_whole(pieces in prop::collection::vec("\\PC{0,8}", 0..12), again in 0..12usize) {
+            let mut tail = tail();
+            let mut sent = String::new();
+            for (index, piece) in pieces.iter().enumerate() {
+                let offset = sent.encode_utf16().count();
+                prop_assert!(tail.put(offset, piece));
+                if index == again {
+                    prop_assert!(tail.put(offset, piece), "a repeated piece changes nothing");
+                }
+                sent.push_str(piece);
+            }
+            prop_assert_eq!(&tail.text, &sent);
+            prop_assert_eq!(tail.utf16_units, sent.encode_utf16().count());
+        }
+    }
+}

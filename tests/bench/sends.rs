@@ -1,0 +1,118 @@
+//! Sends: many senders at once against a bare group-commit loop, one lone sender against one commit.
+
+use crate::bare_ledger::{BareLedger, Pattern};
+use crate::numbers::{Samples, median, millis, per_second};
+use crate::relay::Relay;
+use crate::report::{Aim, Report, say};
+use crate::sender::{Round, Sender, deliver_everything};
+use crate::socket::proxy;
+use anyhow::{Result, bail};
+use futures_util::future::try_join_all;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+const SESSIONS: usize = 8;
+const SENDERS: usize = 64;
+const WINDOW: usize = 4;
+
+/// All that can be under way is in one commit: half of it being accepted, half being delivered.
+const BARE_GROUP: usize = SENDERS * WINDOW / 2;
+
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(1200);
+const LONE_ROUND: Duration = Duration::from_millis(600);
+
+/// Sends per second, and how long the senders wait for `message_accepted`.
+pub async fn crowd(report: &mut Report) -> Result<()> {
+    say(&format!("sends: {SENDERS} senders of window {WINDOW} on {SESSIONS} sessions"));
+    let sessions: Vec<String> = (0..SESSIONS).map(|number| format!("sess_{number}")).collect();
+    let relay = Relay::start()?;
+    let proxy = proxy(&relay.proxy_door()?, &sessions).await?;
+    let mut senders = Vec::new();
+    for number in 0..SENDERS {
+        // A token each: a device hears of all its own sends, whatever it looks at.
+        let door = relay.browser_door(&format!("phone {number}"))?;
+        senders.push(Sender::connect(&door, number, &sessions[number % SESSIONS]).await?);
+    }
+    unless_it_ends(deliver_everything(proxy), compare_crowds(&relay, &mut senders, report)).await
+}
+
+async fn compare_crowds(relay: &Relay, senders: &mut [Sender], report: &mut Report) -> Result<()> {
+    relay_round(senders).await?;
+    let mut bare = open_bare(relay)?;
+    bare.sends_per_second(BARE_GROUP, ROUND)?;
+    let (mut relay_rates, mut bare_rates, mut to_accepted) = (Vec::new(), Vec::new(), Samples::default());
+    for _ in 0..ROUNDS {
+        bare_rates.push(bare.sends_per_second(BARE_GROUP, ROUND)?);
+        let (rate, samples) = relay_round(senders).await?;
+        relay_rates.push(rate);
+        to_accepted.absorb(&samples);
+    }
+    let ratio = median(&relay_rates.iter().zip(&bare_rates).map(|(relay, bare)| relay / bare).collect::<Vec<_>>());
+    let (relay_rate, bare_rate) = (per_second(median(&relay_rates)), per_second(median(&bare_rates)));
+    report.ratio("sends accepted and delivered, 64 x 4 on 8 sessions", relay_rate, bare_rate, ratio, Aim::AtLeast(0.5));
+    report.note("send to accepted under that load: p50 / p99 / p99.9", to_accepted.tail(), "-".into());
+    Ok(())
+}
+
+/// All senders at once for one round: sends per second, and the waits.
+async fn relay_round(senders: &mut [Sender]) -> Result<(f64, Samples)> {
+    let started = Instant::now();
+    let rounds = try_join_all(senders.iter_mut().map(|sender| sender.round(WINDOW, started + ROUND))).await?;
+    let elapsed = started.elapsed().as_secs_f64();
+    let mut samples = Samples::default();
+    rounds.iter().for_each(|round| samples.absorb(&round.to_accepted));
+    Ok((rounds.iter().map(|round| round.delivered).sum::<u64>() as f64 / elapsed, samples))
+}
+
+/// One sender that waits for each send to be delivered before the next.
+pub async fn lone(report: &mut Report) -> Result<()> {
+    say("one lone sender");
+    let relay = Relay::start()?;
+    let session = "sess_lone".to_owned();
+    let proxy = proxy(&relay.proxy_door()?, std::slice::from_ref(&session)).await?;
+    let mut sender = Sender::connect(&relay.browser_door("phone")?, 0, &session).await?;
+    unless_it_ends(deliver_everything(proxy), compare_lone(&relay, &mut sender, report)).await
+}
+
+async fn compare_lone(relay: &Relay, sender: &mut Sender, report: &mut Report) -> Result<()> {
+    sender.round(1, Instant::now() + LONE_ROUND).await?;
+    let mut bare = open_bare(relay)?;
+    let (mut ratios, mut relayed, mut committed) = (Vec::new(), Samples::default(), Samples::default());
+    for _ in 0..ROUNDS {
+        let commits = bare_round(&mut bare)?;
+        let Round { to_accepted, .. } = sender.round(1, Instant::now() + LONE_ROUND).await?;
+        ratios.push(to_accepted.median().as_secs_f64() / commits.median().as_secs_f64());
+        relayed.absorb(&to_accepted);
+        committed.absorb(&commits);
+    }
+    let (relay_median, bare_median) = (millis(relayed.median()) + " ms", millis(committed.median()) + " ms");
+    report.ratio("lone sender to accepted, median", relay_median, bare_median, median(&ratios), Aim::AtMost(1.5));
+    report.note("lone sender to accepted: p50 / p99 / p99.9", relayed.tail(), committed.tail());
+    Ok(())
+}
+
+fn bare_round(bare: &mut BareLedger) -> Result<Samples> {
+    let (started, mut samples) = (Instant::now(), Samples::default());
+    while started.elapsed() < LONE_ROUND {
+        samples.add(bare.lone_send()?);
+    }
+    Ok(samples)
+}
+
+fn open_bare(relay: &Relay) -> Result<BareLedger> {
+    let pattern = Pattern::from_relay(relay.data_dir())?;
+    say(&format!("  the relay writes or changes {} rows for each send", pattern.rows_per_send()));
+    BareLedger::open(pattern)
+}
+
+/// Runs `work` while `helper` runs beside it; the helper's end is the work's failure.
+async fn unless_it_ends(
+    helper: impl Future<Output = anyhow::Error>,
+    work: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    tokio::select! {
+        done = work => done,
+        error = helper => bail!("the proxy broke: {error:#}"),
+    }
+}

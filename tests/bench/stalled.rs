@@ -1,0 +1,88 @@
+//! One browser that stops reading, among twenty that do not.
+
+use crate::numbers::{Samples, mebibytes, median, millis};
+use crate::relay::Relay;
+use crate::report::{Aim, Report, say};
+use crate::socket::{Door, browser};
+use crate::stage::Stage;
+use anyhow::{Context, Result, ensure};
+
+const LIVE_BROWSERS: usize = 20;
+const EVENTS: u64 = 20_000;
+const EVENTS_PER_SECOND: u64 = 4000;
+const ROUNDS: usize = 3;
+
+/// Small, so that it is the relay's memory that fills and not the kernel's.
+const STALLED_RECEIVE_BUFFER: u32 = 4096;
+
+/// Long enough that all the events are several times what the kernel takes for one socket.
+const CONTENT_BYTES: usize = 600;
+
+/// One run on a relay of its own.
+struct Run {
+    gained_kib: f64,
+    latencies: Samples,
+}
+
+/// Runs with and without the stalled one in turns.
+pub async fn run(report: &mut Report) -> Result<()> {
+    say(&format!("one stalled browser among {LIVE_BROWSERS}, {EVENTS} events"));
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        without.push(one_run(false).await.context("without a stalled browser")?);
+        with.push(one_run(true).await.context("with a stalled browser")?);
+    }
+    let gained = |runs: &[Run]| median(&runs.iter().map(|run| run.gained_kib).collect::<Vec<_>>());
+    let (before, after) = (gained(&without), gained(&with));
+    let cost = (after - before).max(0.0);
+    say(&format!("  the relay grows by {} without it, by {} with it", mebibytes(before), mebibytes(after)));
+    report.value(
+        "memory that one stalled browser costs",
+        (mebibytes(cost), cost),
+        None,
+        ("< 1 MiB", Aim::AtMost(1024.0)),
+    );
+
+    let p99 =
+        |runs: &[Run]| median(&runs.iter().map(|run| run.latencies.percentile(0.99).as_secs_f64()).collect::<Vec<_>>());
+    let text = |seconds: f64| millis(std::time::Duration::from_secs_f64(seconds)) + " ms";
+    let (before, after) = (p99(&without), p99(&with));
+    report.ratio(
+        "p99 of the others, with it against without it",
+        text(after),
+        text(before),
+        after / before,
+        Aim::AtMost(1.25),
+    );
+    Ok(())
+}
+
+async fn one_run(stalls: bool) -> Result<Run> {
+    let relay = Relay::start()?;
+    let browser_door = relay.browser_door("crowd")?;
+    let mut stage =
+        Stage::relay(relay.process(), &relay.proxy_door()?, &browser_door, LIVE_BROWSERS, &"x".repeat(CONTENT_BYTES))
+            .await?;
+    // It is connected in both runs; in one it has asked for nothing, so that there is nothing to read.
+    let stalled_door = Door { receive_buffer_bytes: Some(STALLED_RECEIVE_BUFFER), ..browser_door.clone() };
+    let stalled = browser(&stalled_door).await?;
+    if !stalls {
+        stalled.say(r#"{"type":"session_interest","protocol_version":1,"sessions":[]}"#).await?;
+    }
+    stage.paced(640, EVENTS_PER_SECOND).await?;
+    let process = relay.process();
+    let resident = process.resident_kib()?;
+    process.forget_peak()?;
+    let latencies = stage.paced(EVENTS, EVENTS_PER_SECOND).await?;
+    let gained_kib = process.peak_kib()?.saturating_sub(resident) as f64;
+    let metrics = relay.metrics(&browser_door)?;
+    let dropped = counter(&metrics, "dropped").context("the relay counts what it drops")?;
+    ensure!(stalls == (dropped > 0.0), "a stalled browser: {stalls}, frames dropped: {dropped}");
+    Ok(Run { gained_kib, latencies })
+}
+
+/// The first counter whose name holds `word`.
+fn counter(metrics: &str, word: &str) -> Option<f64> {
+    let line = metrics.lines().find(|line| !line.starts_with('#') && line.contains(word))?;
+    line.split_whitespace().last()?.parse().ok()
+}
