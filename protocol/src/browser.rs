@@ -1,7 +1,9 @@
 //! Every frame between a browser and the relay.
 
 use crate::config::{AgentConfig, AgentConfigRequest, AgentControlResult, AgentInterrupt, AgentSetModel};
-use crate::connection::{ConnectionAck, ConnectionError, ConnectionHello, Heartbeat, HeartbeatAck, SessionInterest};
+use crate::connection::{
+    ConnectionAck, ConnectionError, ConnectionHello, Heartbeat, HeartbeatAck, PeerError, SessionInterest,
+};
 use crate::envelope::frames;
 use crate::message::{
     HistoryDelta, HistoryRequest, HistorySnapshot, MessageAccepted, MessageDelivered, MessageEvent, MessageFailed,
@@ -17,7 +19,7 @@ frames! {
     /// What a browser may say.
     BrowserToRelay {
         ConnectionHello(ConnectionHello) = "connection_hello",
-        ConnectionError(ConnectionError) = "connection_error",
+        ConnectionError(PeerError) = "connection_error",
         Heartbeat(Heartbeat) = "heartbeat",
         SessionInterest(SessionInterest) = "session_interest",
         SendMessage(SendMessage) = "send_message",

@@ -104,6 +104,17 @@ pub struct ConnectionError {
     pub client_message_id: Option<ClientMessageId>,
 }
 
+/// A peer could not understand the relay. Noted, never answered: two peers that answer errors with
+/// errors would never stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[ts(optional_fields)]
+pub struct PeerError {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
 /// I am still here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[ts(optional_fields)]

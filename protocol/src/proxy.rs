@@ -1,7 +1,7 @@
 //! Every frame between a proxy and the relay.
 
 use crate::config::{AgentConfig, AgentConfigRequest, AgentControlResult, AgentInterrupt, AgentSetModel};
-use crate::connection::{ConnectionAck, ConnectionError, ConnectionHello, Heartbeat, HeartbeatAck};
+use crate::connection::{ConnectionAck, ConnectionError, ConnectionHello, Heartbeat, HeartbeatAck, PeerError};
 use crate::envelope::frames;
 use crate::error::WireError;
 use crate::ids::{ClientMessageId, MessageId, RequestId, SessionId, Timestamp};
@@ -19,7 +19,7 @@ frames! {
     /// What a proxy may say.
     ProxyToRelay {
         ConnectionHello(ConnectionHello) = "connection_hello",
-        ConnectionError(ConnectionError) = "connection_error",
+        ConnectionError(PeerError) = "connection_error",
         Heartbeat(Heartbeat) = "heartbeat",
         ProxySessionSnapshot(ProxySessionSnapshot) = "proxy_session_snapshot",
         ProxyMessage(ProxyMessage) = "proxy_message",

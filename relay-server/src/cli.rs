@@ -286,7 +286,8 @@ fn list_tokens(data_dir: &DataDir) -> anyhow::Result<()> {
         say("No tokens yet. Make one with `relay-server pair` or `relay-server token create`.");
     }
     for token in tokens {
-        let used = token.last_used_at.map_or_else(|| "never used".to_owned(), |at| format!("used {}", clock::timestamp(at).0));
+        let used =
+            token.last_used_at.map_or_else(|| "never used".to_owned(), |at| format!("used {}", clock::timestamp(at).0));
         let state = token.revoked_at.map_or(used, |at| format!("revoked {}", clock::timestamp(at).0));
         let machine = token.machine_id.map_or_else(String::new, |id| format!("  machine {id}"));
         say(format!("{}  {:<7}  {:<24}  {state}{machine}", token.token_id, token.role.as_str(), token.label));
@@ -357,6 +358,9 @@ fn backup(backup: &Backup) -> anyhow::Result<()> {
     }
     Ledger::open(&backup.data_dir.data_dir)?.backup(&backup.file)?;
     say(format!("The ledger was copied to {}.", backup.file.display()));
-    say(format!("To restore it, stop the relay and put it in an empty data directory as {}.", crate::ledger::FILE_NAME));
+    say(format!(
+        "To restore it, stop the relay and put it in an empty data directory as {}.",
+        crate::ledger::FILE_NAME
+    ));
     Ok(())
 }

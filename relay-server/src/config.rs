@@ -179,7 +179,9 @@ impl Settings {
             retain_days = 0,
         }
         if heartbeat_timeout_ms <= heartbeat_interval_ms {
-            bail!("heartbeat_timeout_ms ({heartbeat_timeout_ms}) must be longer than heartbeat_interval_ms ({heartbeat_interval_ms})");
+            bail!(
+                "heartbeat_timeout_ms ({heartbeat_timeout_ms}) must be longer than heartbeat_interval_ms ({heartbeat_interval_ms})"
+            );
         }
         let public_url = self.public_url.or(file.public_url).map(|url| PublicUrl::parse(&url)).transpose()?;
         let tls = match (self.tls_cert.or(file.tls_cert), self.tls_key.or(file.tls_key)) {

@@ -40,9 +40,10 @@ use crate::config::Limits;
 use crate::ledger::{Ledger, LedgerError, NewAudit};
 use crate::metrics::Metrics;
 use control::Control;
+use delivery::Unsettled;
 use launches::Launch;
 use outbox::Item;
-use peers::{Audience, Class, Peers};
+use peers::{Audience, Peers};
 use protocol::browser::RelayToBrowser;
 use protocol::connection::ConnectionError;
 use protocol::envelope::encode;
@@ -52,7 +53,6 @@ use protocol::ids::{ClientMessageId, EventId, RequestId, Sequence, SessionId, Ti
 use protocol::proxy::RelayToProxy;
 use sessions::LiveSession;
 use std::sync::Arc;
-use tokio_tungstenite::tungstenite::Utf8Bytes;
 use tracked::Tracked;
 use transcript::Tails;
 
@@ -69,6 +69,8 @@ pub struct Hub {
     /// By the id the proxy knows the launch by.
     launches: Tracked<RequestId, Launch>,
     controls: Tracked<(PeerKey, RequestId), Control>,
+    /// Sends that no proxy has answered for yet, by the session's key in the ledger.
+    unsettled: Tracked<(i64, ClientMessageId), Unsettled>,
     tails: Tails,
     attempts: access::Attempts,
     /// HTTP answers to be given after the commit.
@@ -120,6 +122,7 @@ impl Hub {
             sessions: Tracked::new(),
             launches: Tracked::new(),
             controls: Tracked::new(),
+            unsettled: Tracked::new(),
             tails: Tails::default(),
             attempts: access::Attempts::default(),
             answers: Vec::new(),
@@ -133,6 +136,7 @@ impl Hub {
         hub.ledger.commit()?;
         hub.sessions.commit();
         hub.launches.commit();
+        hub.unsettled.commit();
         Ok(hub)
     }
 
@@ -182,6 +186,7 @@ impl Hub {
                 self.sessions.commit();
                 self.launches.commit();
                 self.controls.commit();
+                self.unsettled.commit();
                 self.metrics.frames_dropped.inc_by(self.peers.flush() as u64);
                 self.answers.drain(..).for_each(|answer| answer());
                 self.metrics.sessions.set(self.sessions.len() as i64);
@@ -192,6 +197,7 @@ impl Hub {
                 self.sessions.roll_back();
                 self.launches.roll_back();
                 self.controls.roll_back();
+                self.unsettled.roll_back();
                 self.peers.discard();
                 self.answers.clear();
                 Err(error)
@@ -210,7 +216,7 @@ impl Hub {
                 let (outcome, client_message_id) = match frame {
                     Frame::FromBrowser(frame) => {
                         (self.browser_frame(*peer, request_id.as_ref(), frame), browser::send_id(frame))
-                    },
+                    }
                     Frame::FromProxy(frame) => (self.proxy_frame(*peer, request_id.as_ref(), frame), None),
                 };
                 match outcome {
@@ -224,6 +230,7 @@ impl Hub {
             Input::Question(question) => self.answer_question(question)?,
             Input::Tick => self.tick()?,
             Input::Shutdown => self.close_everyone(),
+            Input::Finish => {}
         }
         Ok(())
     }
@@ -232,15 +239,24 @@ impl Hub {
     fn could_not(&mut self, input: &Input, error: &LedgerError) {
         match input {
             Input::Hello { outbox, .. } => outbox.close(CloseCode::Restarting),
-            Input::Frame { peer, frame: Frame::FromBrowser(protocol::browser::BrowserToRelay::SendMessage(send)), .. } => {
+            Input::Frame {
+                peer,
+                frame: Frame::FromBrowser(protocol::browser::BrowserToRelay::SendMessage(send)),
+                ..
+            } => {
                 self.fail_unrecorded(*peer, send, ErrorCode::StorageFull, error.to_string());
             }
             Input::Frame { peer, request_id, .. } => {
-                self.refused(*peer, WireError::new(ErrorCode::StorageFull, error.to_string()), request_id.as_ref(), None);
+                self.refused(
+                    *peer,
+                    WireError::new(ErrorCode::StorageFull, error.to_string()),
+                    request_id.as_ref(),
+                    None,
+                );
             }
             Input::Gone { peer } => self.unrecorded_departures.push(*peer),
             // A question's asker hears it by the answer never coming; the rest has nobody to tell.
-            Input::Question(_) | Input::CatchUp { .. } | Input::Tick | Input::Shutdown => {}
+            Input::Question(_) | Input::CatchUp { .. } | Input::Tick | Input::Shutdown | Input::Finish => {}
         }
         self.peers.flush();
     }
@@ -258,29 +274,26 @@ impl Hub {
         request_id: Option<&RequestId>,
         client_message_id: Option<&ClientMessageId>,
     ) {
-        let error = ConnectionError {
-            error,
-            request_id: request_id.cloned(),
-            client_message_id: client_message_id.cloned(),
-        };
+        let error =
+            ConnectionError { error, request_id: request_id.cloned(), client_message_id: client_message_id.cloned() };
         // Both directions write this frame alike.
         self.tell_browser(peer, &RelayToBrowser::ConnectionError(error));
     }
 
     fn tell_browser(&mut self, peer: PeerKey, frame: &RelayToBrowser) {
         let text = encode(frame, Some(&self.server_ts));
-        self.peers.tell(peer, Item::Frame(text.into()));
+        self.peers.tell(peer, Item::Answer(text.into()));
     }
 
     fn tell_proxy(&mut self, peer: PeerKey, frame: &RelayToProxy) {
         let text = encode(frame, Some(&self.server_ts));
-        self.peers.tell(peer, Item::Frame(text.into()));
+        self.peers.tell(peer, Item::Answer(text.into()));
     }
 
     /// Says what is so now to every browser. It has no sequence and is not kept.
     fn broadcast(&mut self, audience: Audience, frame: &RelayToBrowser) {
-        let text = Utf8Bytes::from(encode(frame, Some(&self.server_ts)));
-        self.peers.broadcast(audience, Class::State, &text);
+        let text = encode(frame, Some(&self.server_ts));
+        self.peers.broadcast(audience, &Item::State(text.into()));
     }
 
     /// Keeps an event under the session's next sequence, and says it after the commit.
@@ -297,7 +310,7 @@ impl Hub {
         let text = encode(&event, Some(&self.server_ts));
         self.ledger.append_event(session_key, sequence, self.now, &text)?;
         self.metrics.events.inc();
-        self.peers.broadcast(audience, Class::Event(session_key, sequence), &text.into());
+        self.peers.broadcast(audience, &Item::Event(session_key, sequence, text.into()));
         Ok(sequence)
     }
 

@@ -172,12 +172,7 @@ impl Ledger {
         Ok(self.connection.prepare_cached(sql)?.query_row(params, read).optional()?)
     }
 
-    fn all<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        read: impl FnMut(&Row) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>> {
+    fn all<T>(&self, sql: &str, params: impl Params, read: impl FnMut(&Row) -> rusqlite::Result<T>) -> Result<Vec<T>> {
         Ok(self.connection.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()?)
     }
 }

@@ -30,6 +30,7 @@ pub struct Relay {
     config: Config,
     hub: HubHandle,
     hub_thread: JoinHandle<()>,
+    acceptor: Option<web::Acceptor>,
     metrics: Arc<Metrics>,
     /// Held as long as the relay lives: two relays on one ledger would each tell half the truth.
     _lock: File,
@@ -40,20 +41,20 @@ impl Relay {
     pub fn open(config: Config) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&config.data_dir)
             .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
+        let acceptor = config.tls.as_ref().map(web::Acceptor::open).transpose()?;
         let lock = lock(&config)?;
         let ledger = Ledger::open(&config.data_dir)?;
         let metrics = Arc::new(Metrics::new());
         let hub = Hub::open(ledger, config.limits.clone(), metrics.clone(), clock::now())?;
         let (hub, hub_thread) = hub::start(hub)?;
-        Ok(Self { config, hub, hub_thread, metrics, _lock: lock })
+        Ok(Self { config, hub, hub_thread, acceptor, metrics, _lock: lock })
     }
 
     /// Serves until `stop` completes, then says goodbye to everybody and leaves the ledger tidy.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let app = Arc::new(web::App::new(&self.config, self.hub.clone(), self.metrics));
-        web::serve(app, listener, self.config.tls.as_ref(), stop).await?;
-        self.hub.send(Input::Shutdown).await;
-        drop(self.hub);
+        web::serve(app, listener, self.acceptor, stop).await;
+        self.hub.send(Input::Finish).await;
         tokio::task::spawn_blocking(|| self.hub_thread.join()).await?.ok().context("the hub's thread panicked")
     }
 }
@@ -62,7 +63,10 @@ fn lock(config: &Config) -> anyhow::Result<File> {
     let path = config.data_dir.join("relay.lock");
     let file = File::create(&path).with_context(|| format!("cannot write to {}", config.data_dir.display()))?;
     file.try_lock().with_context(|| {
-        format!("another relay is running on {}: stop it, or give this one another --data-dir", config.data_dir.display())
+        format!(
+            "another relay is running on {}: stop it, or give this one another --data-dir",
+            config.data_dir.display()
+        )
     })?;
     Ok(file)
 }

@@ -43,10 +43,24 @@ impl Metrics {
         let frames_dropped = Counter::default();
         registry.register("queue_drops", "Frames not queued for slow browsers", frames_dropped.clone());
         let delivery_seconds = Histogram::new(exponential_buckets(0.01, 2.0, 14));
-        registry.register_with_unit("delivery", "Time from accepted to settled", Unit::Seconds, delivery_seconds.clone());
+        registry.register_with_unit(
+            "delivery",
+            "Time from accepted to settled",
+            Unit::Seconds,
+            delivery_seconds.clone(),
+        );
         let frames_refused = Counter::default();
         registry.register("frames_refused", "Frames that were not understood or too many", frames_refused.clone());
-        Self { registry, connections, sessions, events, commit_seconds, frames_dropped, delivery_seconds, frames_refused }
+        Self {
+            registry,
+            connections,
+            sessions,
+            events,
+            commit_seconds,
+            frames_dropped,
+            delivery_seconds,
+            frames_refused,
+        }
     }
 
     pub fn connected(&self, role: PeerRole) {

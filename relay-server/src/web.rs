@@ -13,6 +13,7 @@ mod socket;
 mod tls;
 
 pub use listen::serve;
+pub use tls::Acceptor;
 
 use crate::config::{Config, Limits, PublicUrl};
 use crate::hub::HubHandle;

@@ -76,8 +76,8 @@ impl Relay {
         Ok(Door { address: self.address, path, token, receive_buffer_bytes: None })
     }
 
-    /// The text of `/metrics`.
-    pub fn metrics(&self, door: &Door) -> Result<String> {
+    /// One number from `/metrics`, by the whole name in front of it.
+    pub fn counted(&self, door: &Door, name: &str) -> Result<f64> {
         let mut stream = TcpStream::connect(self.address)?;
         write!(
             stream,
@@ -86,8 +86,8 @@ impl Relay {
         )?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        ensure!(answer.starts_with("HTTP/1.1 200"), "/metrics: {answer}");
-        Ok(answer)
+        let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.with_context(|| format!("no {name} in {answer}"))?.trim().parse().context("a counter is a number")
     }
 }
 

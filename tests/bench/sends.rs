@@ -5,7 +5,7 @@ use crate::numbers::{Samples, median, millis, per_second};
 use crate::relay::Relay;
 use crate::report::{Aim, Report, say};
 use crate::sender::{Round, Sender, deliver_everything};
-use crate::socket::proxy;
+use crate::socket::{Door, proxy};
 use anyhow::{Result, bail};
 use futures_util::future::try_join_all;
 use std::future::Future;
@@ -34,7 +34,8 @@ pub async fn crowd(report: &mut Report) -> Result<()> {
         let door = relay.browser_door(&format!("phone {number}"))?;
         senders.push(Sender::connect(&door, number, &sessions[number % SESSIONS]).await?);
     }
-    unless_it_ends(deliver_everything(proxy), compare_crowds(&relay, &mut senders, report)).await
+    unless_it_ends(deliver_everything(proxy), compare_crowds(&relay, &mut senders, report)).await?;
+    tell_group_size(&relay, &relay.browser_door("counter")?)
 }
 
 async fn compare_crowds(relay: &Relay, senders: &mut [Sender], report: &mut Report) -> Result<()> {
@@ -52,6 +53,14 @@ async fn compare_crowds(relay: &Relay, senders: &mut [Sender], report: &mut Repo
     let (relay_rate, bare_rate) = (per_second(median(&relay_rates)), per_second(median(&bare_rates)));
     report.ratio("sends accepted and delivered, 64 x 4 on 8 sessions", relay_rate, bare_rate, ratio, Aim::AtLeast(0.5));
     report.note("send to accepted under that load: p50 / p99 / p99.9", to_accepted.tail(), "-".into());
+    Ok(())
+}
+
+/// How many steps of sends shared a commit, on average.
+fn tell_group_size(relay: &Relay, door: &Door) -> Result<()> {
+    let steps = relay.counted(door, "remora_relay_events_total")?;
+    let commits = relay.counted(door, "remora_relay_commit_seconds_count")?;
+    say(&format!("  on average {:.0} events shared a commit", steps / commits));
     Ok(())
 }
 

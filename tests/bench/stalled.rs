@@ -75,14 +75,7 @@ async fn one_run(stalls: bool) -> Result<Run> {
     process.forget_peak()?;
     let latencies = stage.paced(EVENTS, EVENTS_PER_SECOND).await?;
     let gained_kib = process.peak_kib()?.saturating_sub(resident) as f64;
-    let metrics = relay.metrics(&browser_door)?;
-    let dropped = counter(&metrics, "dropped").context("the relay counts what it drops")?;
+    let dropped = relay.counted(&browser_door, "remora_relay_queue_drops_total")?;
     ensure!(stalls == (dropped > 0.0), "a stalled browser: {stalls}, frames dropped: {dropped}");
     Ok(Run { gained_kib, latencies })
-}
-
-/// The first counter whose name holds `word`.
-fn counter(metrics: &str, word: &str) -> Option<f64> {
-    let line = metrics.lines().find(|line| !line.starts_with('#') && line.contains(word))?;
-    line.split_whitespace().last()?.parse().ok()
 }

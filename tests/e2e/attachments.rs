@@ -137,3 +137,31 @@ fn everything_in(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { everything_in(&path) } else { vec![path] }).collect()
 }
+
+#[tokio::test]
+async fn files_have_limits_of_size_count_and_room() {
+    let flags = ["--max-attachment-bytes", "1000", "--max-attachments", "3", "--attachment-quota-bytes", "1500"];
+    let relay = Relay::with(&flags);
+    let token = relay.token(Role::Browser, "phone");
+    let upload = async |size: usize, byte: u8| upload(&relay, &token, "a.bin", &vec![byte; size]).await.status;
+    assert_eq!(upload(1001, 0).await, 413);
+    assert_eq!(upload(1000, 1).await, 201);
+    assert_eq!(upload(1000, 2).await, 507);
+    assert_eq!(upload(100, 3).await, 201);
+    assert_eq!(upload(100, 4).await, 201);
+    assert_eq!(upload(100, 5).await, 429);
+}
+
+#[tokio::test]
+async fn a_file_without_an_announced_length_is_held_to_the_limit_too() {
+    let relay = Relay::with(&["--max-attachment-bytes", "1000"]);
+    let token = relay.token(Role::Browser, "phone");
+    let chunked = |size: usize| format!("{size:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(size));
+    for (size, status) in [(1000, 201), (1001, 413)] {
+        let request = post("/api/attachments?name=a", chunked(size)).bearer(&token);
+        let request = request.header("Transfer-Encoding", "chunked");
+        assert_eq!(request.send(&relay).await.status, status, "{size} bytes");
+    }
+    let kept = everything_in(&relay.data_dir().join("attachments"));
+    assert_eq!(kept.len(), 1, "nothing half-written stays: {kept:?}");
+}

@@ -81,9 +81,11 @@ async fn without_any_proxy_every_command_fails_at_once() {
 #[tokio::test]
 async fn commands_to_an_unknown_session_fail() {
     let mut world = World::new().await;
-    for command in commands("sess_x") {
+    let [interrupt, set_model, config_request, answer] = commands("sess_x");
+    for command in [interrupt, set_model, config_request] {
         fails_with(&mut world.browser, &command, "session_unknown").await;
     }
+    fails_with(&mut world.browser, &answer, "prompt_not_found").await;
 }
 
 #[tokio::test]

@@ -234,3 +234,44 @@ async fn who_am_i_is_answered_for_each_role() {
     assert_like(&me, &json!({"role": "browser", "device_name": "my phone"}));
     assert!(me["token_id"].is_string());
 }
+
+#[tokio::test]
+async fn a_foreign_page_can_change_nothing_with_the_phones_cookie() {
+    let relay = Relay::start();
+    let token = relay.token(Role::Browser, "phone");
+    let cookie = format!("remora_token={token}");
+    let id = token_id(&relay, &token).await;
+    let attempts = [
+        delete(&format!("/api/devices/{id}")),
+        crate::http::post("/api/attachments?name=a", "x"),
+        crate::http::post_json("/api/pair", &json!({"code": "x", "device_name": "x"})),
+    ];
+    for attempt in attempts {
+        let response = attempt.header("Cookie", &cookie).header("Origin", "https://evil.example").send(&relay).await;
+        assert_eq!(response.status, 403, "{}", response.text());
+    }
+    assert_eq!(get("/api/me").bearer(&token).send(&relay).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_page_allows_no_inline_script_and_no_frame_around_it() {
+    let relay = Relay::start();
+    let page = get("/").send(&relay).await;
+    let policy = page.header("Content-Security-Policy");
+    assert!(policy.contains("default-src") && policy.contains("frame-ancestors"), "{policy}");
+    let scripts = policy.split(';').find(|part| part.trim().starts_with("script-src")).unwrap_or("");
+    assert!(!scripts.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("X-Content-Type-Options"), "nosniff");
+    assert_eq!(get("/").header("Host", "evil.example").send(&relay).await.status, 403);
+    for path in ["/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "/assets/../../Cargo.toml"] {
+        let status = get(path).send(&relay).await.status;
+        assert!([400, 404].contains(&status), "{path}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn a_plain_request_at_a_sockets_door_is_told_to_upgrade() {
+    let relay = Relay::start();
+    let token = relay.token(Role::Browser, "phone");
+    assert_eq!(get("/client-ws").bearer(&token).send(&relay).await.status, 426);
+}

@@ -287,3 +287,29 @@ async fn a_session_that_is_down_or_closed_can_still_be_read() {
     world.browser.expect("session_closed").await;
     assert_eq!(ids(&history(&mut world.browser, SESSION).await), ["a"]);
 }
+
+#[tokio::test]
+async fn a_cursor_that_is_no_number_is_refused() {
+    let mut world = World::new().await;
+    for cursor in [json!(-1), json!(1.5), json!("1"), json!([])] {
+        let request = json!({"type": "history_request", "session_id": SESSION, "after_sequence": cursor, "request_id": "h"});
+        world.browser.send(request).await;
+        let error = world.browser.expect("connection_error").await;
+        assert_like(&error, &json!({"code": "invalid_message", "request_id": "h"}));
+    }
+}
+
+#[tokio::test]
+async fn there_is_nothing_before_the_first_message() {
+    let mut world = World::new().await;
+    let first = world.say("a", "text").await["sequence"].clone();
+    for limit in [json!(null), json!(10)] {
+        let mut request = json!({"type": "history_request", "session_id": SESSION, "before_sequence": first});
+        if limit.is_u64() {
+            request["limit"] = limit;
+        }
+        world.browser.send(request).await;
+        let page = world.browser.expect("history_snapshot").await;
+        assert_like(&page, &json!({"messages": [], "has_more": false}));
+    }
+}

@@ -277,3 +277,28 @@ async fn ids_that_are_empty_or_endless_are_refused() {
     }
     world.finish("m1", "delivered").await;
 }
+
+#[tokio::test]
+async fn what_is_no_websocket_frame_closes_the_socket() {
+    let relay = Relay::start();
+    let unmasked = b"\x81\x02{}".to_vec();
+    let reserved = b"\x8b\x80\0\0\0\0".to_vec();
+    for bytes in [unmasked, reserved, vec![0xff; 64]] {
+        let mut stream = raw_socket(&relay, Role::Browser).await;
+        stream.write_all(&bytes).await.unwrap();
+        let mut answer = Vec::new();
+        timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.expect("closed at once").ok();
+        assert_eq!(answer.get(..4), Some(&[0x88, answer[1], 0x03, 0xea][..]), "close 1002");
+    }
+    still_serves(&relay).await;
+}
+
+#[tokio::test]
+async fn half_a_character_in_json_is_refused() {
+    let mut world = World::new().await;
+    let text = r#"{"type":"send_message","protocol_version":1,"session_id":"sess_1","client_message_id":"m1","created_at":"t","content":"\ud800"}"#;
+    world.browser.send_raw(text.into()).await.unwrap();
+    let error = world.browser.expect("connection_error").await;
+    assert_like(&error, &json!({"code": "invalid_message", "client_message_id": "m1"}));
+    world.finish("m2", "delivered").await;
+}

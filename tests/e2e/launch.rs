@@ -235,3 +235,29 @@ async fn a_proxy_cannot_answer_a_launch_with_another_machines_session() {
     assert_eq!(right.expect("connection_error").await["code"], "unauthorized");
     browser.heard_nothing_like(json!({"type": "session_launch_ack"})).await;
 }
+
+#[tokio::test]
+async fn a_proxy_that_was_away_meanwhile_can_still_answer() {
+    let mut world = World::new().await;
+    ask(&mut world, "l1").await;
+    let (relay, mut browser, token) = world.lose_proxy().await;
+    let mut proxy = Peer::as_device(&relay, Role::Proxy, &token).await;
+    proxy.send(launched(&json!("l1"), "sess_new")).await;
+    assert_eq!(browser.expect("session_launch_ack").await["session_id"], "sess_new");
+}
+
+#[tokio::test]
+async fn a_held_result_is_not_held_for_ever() {
+    let mut world = World::with(&["--launch-timeout-ms", "700"]).await;
+    let mut tablet = Peer::browser(&world.relay).await;
+    ask(&mut world, "l1").await;
+    let token = world.browser.token.clone();
+    world.browser.hang_up().await;
+    crate::world::acknowledged_as(&mut world.proxy, launched(&json!("l1"), "sess_new")).await;
+
+    // A launch that begins later times out when the window of the held result has passed.
+    tablet.send(launch("l2")).await;
+    tablet.expect_like(json!({"request_id": "l2", "error_code": "launch_timeout"})).await;
+    let mut back = Peer::as_device(&world.relay, Role::Browser, &token).await;
+    back.heard_nothing_like(json!({"type": "session_launch_ack"})).await;
+}

@@ -176,7 +176,7 @@ async fn a_second_proxy_of_the_same_machine_takes_over() {
     let mut second = world.proxy.again(&world.relay).await;
     let error = world.proxy.expect("connection_error").await;
     assert_eq!(error["code"], "unauthorized");
-    assert!(error["message"].as_str().unwrap().contains("another proxy"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("nother proxy"), "{error}");
     assert_eq!(world.proxy.expect_close().await.0, 4503);
 
     announce(&mut second, &[SESSION]).await;

@@ -233,3 +233,27 @@ async fn a_certificate_that_is_none_is_an_error() {
     command.arg("--tls-key").arg(relay.home().join("key.pem"));
     assert!(gives_up(command).await.contains("cert.pem"));
 }
+
+#[tokio::test]
+async fn tokens_can_be_made_many_at_once_while_the_relay_is_busy() {
+    let mut world = World::new().await;
+    let tokens: Vec<_> = std::thread::scope(|scope| {
+        let relay = &world.relay;
+        let makers: Vec<_> = (0..12).map(|number| scope.spawn(move || relay.token(Role::Browser, &format!("phone {number}")))).collect();
+        makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+    });
+    world.finish("m1", "delivered").await;
+    for token in &tokens {
+        Peer::as_device(&world.relay, Role::Browser, token).await;
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_exist_cannot_be_revoked_and_what_exists_is_not_overwritten() {
+    let relay = Relay::start();
+    assert!(!relay.try_cli(&["token", "revoke", "nobody"]).status.success());
+    let precious = relay.home().join("precious");
+    std::fs::write(&precious, "do not touch").unwrap();
+    assert!(!relay.try_cli(&["backup", precious.to_str().unwrap()]).status.success());
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "do not touch");
+}

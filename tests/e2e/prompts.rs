@@ -298,3 +298,26 @@ async fn more_prompts_than_a_machine_may_have_are_refused() {
     assert_eq!(open_prompts(&world).await.as_array().unwrap().len(), 2);
     acknowledged(&mut world.proxy, prompt("p2")).await;
 }
+
+#[tokio::test]
+async fn an_answer_whose_proxy_goes_away_gives_the_prompt_back() {
+    let mut world = prompted().await;
+    answered(&mut world).await;
+    let (relay, mut browser, _) = world.lose_proxy().await;
+    let result = browser.expect("agent_control_result").await;
+    assert_like(&result, &json!({"request_id": "r1", "result": "failed", "error": {"code": "no_proxy_connected"}}));
+    browser.expect_like(json!({"type": "permission_prompt_update", "state": "reverted"})).await;
+    assert_like(&browser.again(&relay).await.ack, &json!({"open_prompts": [{"prompt_id": "p1"}]}));
+}
+
+#[tokio::test]
+async fn equal_prompt_ids_in_two_sessions_are_two_prompts() {
+    let mut world = prompted().await;
+    crate::world::announce(&mut world.proxy, &[SESSION, "sess_2"]).await;
+    let mut twin = prompt("p1");
+    twin["session_id"] = json!("sess_2");
+    world.proxy.send(twin).await;
+    world.browser.expect_like(json!({"type": "permission_prompt", "session_id": "sess_2"})).await;
+    answered(&mut world).await;
+    assert_like(&open_prompts(&world).await, &json!([{"session_id": "sess_2", "prompt_id": "p1"}]));
+}

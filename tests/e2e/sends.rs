@@ -331,3 +331,22 @@ async fn a_send_arrives_with_every_character_it_left_with() {
     assert_eq!(world.proxy.expect("send_message").await["content"], text);
     assert_eq!(world.browser.expect("message_accepted").await["message"]["content"], text);
 }
+
+#[tokio::test]
+async fn a_snapshot_restated_meanwhile_forwards_nothing_twice() {
+    let mut world = World::new().await;
+    world.forward("m1").await;
+    announce(&mut world.proxy, &[SESSION]).await;
+    announce(&mut world.proxy, &[SESSION, "sess_2"]).await;
+    world.proxy.heard_nothing_like(json!({"type": "send_message"})).await;
+}
+
+#[tokio::test]
+async fn a_send_to_a_session_its_proxy_no_longer_sees_fails() {
+    let mut world = World::new().await;
+    announce(&mut world.proxy, &[]).await;
+    world.browser.send(send(SESSION, "m1", "hello")).await;
+    let failed = world.browser.expect("message_failed").await;
+    assert_like(&failed, &json!({"client_message_id": "m1", "error": {"code": "session_not_connected"}}));
+    world.proxy.heard_nothing_like(json!({"type": "send_message"})).await;
+}

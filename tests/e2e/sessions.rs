@@ -182,10 +182,14 @@ async fn every_browser_hears_of_every_session() {
 #[tokio::test]
 async fn more_sessions_than_a_machine_may_have_are_refused() {
     let mut world = World::with(&["--max-sessions-per-machine", "3"]).await;
-    let mut frame = snapshot(["a", "b", "c", "d"].map(session).to_vec());
+    let mut frame = snapshot([SESSION, "sess_2", "sess_3", "sess_4"].map(session).to_vec());
     frame["request_id"] = json!("many");
     world.proxy.send(frame).await;
     let error = world.proxy.expect("connection_error").await;
-    assert_like(&error, &json!({"code": "limit_reached", "request_id": "many"}));
-    world.proxy.settle().await;
+    assert_eq!(error["code"], "limit_reached");
+    assert!(error["message"].as_str().unwrap().contains("sess_4"), "{error}");
+    for session_id in ["sess_2", "sess_3"] {
+        world.browser.expect_like(json!({"type": "session_up", "session": {"session_id": session_id}})).await;
+    }
+    world.browser.heard_nothing_like(json!({"type": "session_up"})).await;
 }

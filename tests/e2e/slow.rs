@@ -2,7 +2,7 @@
 
 use crate::peer::Peer;
 use crate::relay::{Relay, Role};
-use crate::world::{SESSION, World, acknowledged, observed};
+use crate::world::{SESSION, World, acknowledged, observed, send};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::net::TcpSocket;
@@ -23,12 +23,13 @@ async fn narrow_browser(relay: &Relay) -> Peer {
     peer
 }
 
-/// The proxy says everything; the given browser hears it all, live.
+/// The proxy says everything; the world's browser hears it all, live.
 async fn talk(world: &mut World) {
     let text = "x".repeat(MESSAGE_BYTES);
     for batch in 0..MESSAGES / 100 {
         let ids: Vec<_> = (0..100).map(|number| format!("a{}", batch * 100 + number)).collect();
         world.proxy.send_all(ids.iter().map(|id| observed(SESSION, id, &text))).await;
+        world.browser.send(json!({"type": "heartbeat"})).await;
         for id in &ids {
             assert_eq!(world.browser.expect("message_event").await["message"]["message_id"], json!(id));
         }
@@ -68,8 +69,9 @@ async fn a_browser_that_stops_reading_slows_nobody_costs_little_and_catches_up()
     let expected: Vec<_> = (0..MESSAGES).map(|number| format!("a{number}")).collect();
     assert_eq!(messages, expected, "no gap, no repeat");
     assert!(others.iter().any(|frame| frame["type"] == "session_snapshot"), "{others:?}");
-    if !others.iter().any(|frame| frame["type"] == "permission_prompt") {
-        stalled.expect("permission_prompt").await;
+    let told_of_prompt = |frame: &Value| frame["prompt_id"] == "p1" || frame["open_prompts"][0]["prompt_id"] == "p1";
+    if !others.iter().any(told_of_prompt) {
+        stalled.expect_where("the open prompt", told_of_prompt).await;
     }
     acknowledged(&mut world.proxy, observed(SESSION, "live", "again")).await;
     assert_eq!(read_up_to(&mut stalled, "live").await.0, ["live"]);
@@ -107,4 +109,27 @@ async fn a_reply_to_a_slow_reader_arrives_whole() {
     slow.send(json!({"type": "history_request", "session_id": SESSION})).await;
     let snapshot = slow.expect("history_snapshot").await;
     assert_eq!(snapshot["messages"].as_array().unwrap().len(), MESSAGES);
+}
+
+#[tokio::test]
+async fn large_sends_in_a_row_reach_a_proxy_that_reads() {
+    let mut world = World::new().await;
+    let text = "x".repeat(1 << 20);
+    let ids: Vec<_> = (0..12).map(|number| format!("m{number}")).collect();
+    let sending = async {
+        for three in ids.chunks(3) {
+            world.browser.send_all(three.iter().map(|id| send(SESSION, id, &text))).await;
+            for _ in three {
+                world.browser.expect("message_accepted").await;
+            }
+        }
+    };
+    let reading = async {
+        for id in &ids {
+            let sent = world.proxy.expect("send_message").await;
+            assert_eq!((&sent["client_message_id"], sent["content"].as_str()), (&json!(id), Some(text.as_str())));
+        }
+    };
+    tokio::join!(sending, reading);
+    world.proxy.settle().await;
 }

@@ -252,3 +252,14 @@ async fn a_message_that_lacks_a_field_is_refused_under_its_request_id() {
         assert!(error["message"].as_str().unwrap().contains(field), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_turn_of_a_send_nobody_knows_is_a_message_like_any_other() {
+    let mut world = World::new().await;
+    let mut turn = observed(SESSION, "dom-17", "typed elsewhere");
+    turn["message"]["role"] = json!("user");
+    turn["message"]["client_message_id"] = json!("of-another-relay");
+    world.proxy.send(turn).await;
+    assert_eq!(world.browser.expect("message_event").await["message"]["message_id"], "dom-17");
+    assert_eq!(texts(&history(&mut world.browser, SESSION).await), ["typed elsewhere"]);
+}

@@ -1,7 +1,7 @@
 //! Who may come in: tokens, pairing codes, and lock-outs for those who guess.
 
-use super::input::Question;
 use super::Hub;
+use super::input::Question;
 use crate::clock::Millis;
 use crate::ledger::{Ledger, LedgerError, NewAudit, Token, token_hash};
 use base64::Engine;
@@ -187,7 +187,12 @@ impl Hub {
     }
 
     /// Trades a one-time code for a token.
-    fn pair(&mut self, code: &str, device_name: &str, from: IpAddr) -> Result<Result<Paired, AccessError>, LedgerError> {
+    fn pair(
+        &mut self,
+        code: &str,
+        device_name: &str,
+        from: IpAddr,
+    ) -> Result<Result<Paired, AccessError>, LedgerError> {
         if let Some(left) = self.attempts.locked_for(from, self.now) {
             return Ok(Err(AccessError::LockedOut(left / 1000 + 1)));
         }

@@ -1,14 +1,11 @@
 //! What each frame from a browser means.
 
-use super::outbox::Item;
 use super::peers::PeerKey;
 use super::{Hub, Stop, refuse};
 use protocol::browser::{BrowserToRelay, RelayToBrowser};
 use protocol::connection::{Heartbeat, HeartbeatAck, SessionInterest};
-use protocol::envelope::encode;
 use protocol::error::ErrorCode;
 use protocol::ids::{ClientMessageId, RequestId, SessionId};
-use std::collections::HashSet;
 
 impl Hub {
     pub(super) fn browser_frame(
@@ -18,7 +15,9 @@ impl Hub {
         frame: &BrowserToRelay,
     ) -> Result<(), Stop> {
         match frame {
-            BrowserToRelay::ConnectionHello(_) => refuse(ErrorCode::InvalidMessage, "connection_hello was said already"),
+            BrowserToRelay::ConnectionHello(_) => {
+                refuse(ErrorCode::InvalidMessage, "connection_hello was said already")
+            }
             // Answering an error with an error could go on for ever.
             BrowserToRelay::ConnectionError(_) => Ok(()),
             BrowserToRelay::Heartbeat(heartbeat) => {
@@ -43,17 +42,17 @@ impl Hub {
     /// Answered by the hub, in order with everything else: a heartbeat proves that all of it works.
     pub(super) fn heartbeat(&mut self, peer: PeerKey, heartbeat: &Heartbeat) {
         let Some(connection_id) = self.peers.get(peer).map(|peer| peer.connection_id.clone()) else { return };
-        let ack = RelayToBrowser::HeartbeatAck(HeartbeatAck { request_id: heartbeat.request_id.clone(), connection_id });
-        let text = encode(&ack, Some(&self.server_ts));
-        self.peers.tell(peer, Item::Frame(text.into()));
+        let ack =
+            RelayToBrowser::HeartbeatAck(HeartbeatAck { request_id: heartbeat.request_id.clone(), connection_id });
+        self.tell_browser(peer, &ack);
     }
 
     /// From now on only these transcripts; what grows in the newly chosen ones is told at once.
     fn session_interest(&mut self, key: PeerKey, interest: &SessionInterest) {
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let chosen: HashSet<SessionId> = interest.sessions.iter().cloned().collect();
-        let news: Vec<SessionId> = chosen.iter().filter(|session_id| !peer.is_interested(session_id)).cloned().collect();
-        peer.interest = Some(chosen);
+        let news: Vec<SessionId> =
+            interest.sessions.iter().filter(|session_id| !peer.is_interested(session_id)).cloned().collect();
+        peer.choose(interest.sessions.clone());
         for session_id in news {
             self.tell_tails(key, &session_id);
         }

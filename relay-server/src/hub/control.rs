@@ -5,7 +5,9 @@ use super::{Hub, Stop, fresh_id, refuse};
 use crate::clock::Millis;
 use crate::ledger::{LedgerError, NewAudit};
 use protocol::browser::RelayToBrowser;
-use protocol::config::{AgentConfig, AgentConfigRequest, AgentControlResult, AgentInterrupt, AgentSetModel, ControlOutcome};
+use protocol::config::{
+    AgentConfig, AgentConfigRequest, AgentControlResult, AgentInterrupt, AgentSetModel, ControlOutcome,
+};
 use protocol::error::{ErrorCode, WireError};
 use protocol::ids::{PromptId, RequestId, SessionId};
 use protocol::proxy::RelayToProxy;
@@ -23,22 +25,42 @@ pub struct Control {
     pub session_id: SessionId,
     /// The `type` of the command.
     pub command: &'static str,
-    /// The dialog that is being answered, if it is an answer.
-    pub prompt_id: Option<PromptId>,
+    pub awaits: Awaits,
     pub deadline: Millis,
+}
+
+/// What else tells that a command worked, beside its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    Nothing,
+    /// The dialog that it answers.
+    Prompt(PromptId),
+    /// Any settings of the session.
+    Settings,
+    /// Settings with this model.
+    Model(String),
+    /// They came; the result may still follow.
+    Confirmed,
+}
+
+impl Awaits {
+    /// What the audit trail should know of it.
+    fn detail(&self) -> Option<&str> {
+        if let Self::Model(model_id) = self { Some(model_id) } else { None }
+    }
 }
 
 impl Hub {
     pub(super) fn interrupt(&mut self, peer: PeerKey, command: &AgentInterrupt) -> Result<(), Stop> {
         let request_id = Some(command.request_id.clone());
-        self.command(peer, request_id, &command.session_id, "agent_interrupt", None, |request_id| {
+        self.command(peer, request_id, &command.session_id, "agent_interrupt", Awaits::Nothing, |request_id| {
             RelayToProxy::AgentInterrupt(AgentInterrupt { request_id, session_id: command.session_id.clone() })
         })
     }
 
     pub(super) fn set_model(&mut self, peer: PeerKey, command: &AgentSetModel) -> Result<(), Stop> {
-        let (request_id, detail) = (command.request_id.clone(), Some(command.model_id.as_str()));
-        self.command(peer, request_id, &command.session_id, "agent_set_model", detail, |request_id| {
+        let (request_id, awaits) = (command.request_id.clone(), Awaits::Model(command.model_id.clone()));
+        self.command(peer, request_id, &command.session_id, "agent_set_model", awaits, |request_id| {
             RelayToProxy::AgentSetModel(AgentSetModel { request_id: Some(request_id), ..command.clone() })
         })
     }
@@ -50,7 +72,8 @@ impl Hub {
             let config = AgentConfig { session_id: session_id.clone(), settings };
             self.tell_browser(peer, &RelayToBrowser::AgentConfig(config));
         }
-        self.command(peer, command.request_id.clone(), session_id, "agent_config_request", None, |request_id| {
+        let request_id = command.request_id.clone();
+        self.command(peer, request_id, session_id, "agent_config_request", Awaits::Settings, |request_id| {
             let request_id = Some(request_id);
             RelayToProxy::AgentConfigRequest(AgentConfigRequest { request_id, session_id: session_id.clone() })
         })
@@ -65,7 +88,7 @@ impl Hub {
             return Err(Stop::Refused(self.unreachable(session_id)));
         };
         let request_id = Some(request_id.clone());
-        self.send_command(peer, proxy, request_id, session_id, "close_session", None, |request_id| {
+        self.send_command(peer, proxy, request_id, session_id, "close_session", Awaits::Nothing, |request_id| {
             RelayToProxy::CloseSession(CloseSession { request_id, session_id: session_id.clone() })
         })
     }
@@ -77,17 +100,17 @@ impl Hub {
         request_id: Option<RequestId>,
         session_id: &SessionId,
         command: &'static str,
-        detail: Option<&str>,
+        awaits: Awaits,
         frame: impl FnOnce(RequestId) -> RelayToProxy,
     ) -> Result<(), Stop> {
         let Some(proxy) = self.proxy_of(session_id) else {
             let error = self.unreachable(session_id);
             let subject = request_id.as_ref().map_or("", RequestId::as_str).to_owned();
-            self.audit_command(peer, (command, &subject), session_id, &error.code, detail)?;
+            self.audit_command(peer, (command, &subject), session_id, &error.code, awaits.detail())?;
             self.control_failed(peer, request_id, session_id, command, error);
             return Ok(());
         };
-        self.send_command(peer, proxy, request_id, session_id, command, detail, frame)
+        self.send_command(peer, proxy, request_id, session_id, command, awaits, frame)
     }
 
     #[expect(clippy::too_many_arguments, reason = "a command is just this many things; they are used once, here")]
@@ -98,55 +121,43 @@ impl Hub {
         request_id: Option<RequestId>,
         session_id: &SessionId,
         command: &'static str,
-        detail: Option<&str>,
+        awaits: Awaits,
         frame: impl FnOnce(RequestId) -> RelayToProxy,
     ) -> Result<(), Stop> {
-        let proxys_id = self.begin_control(peer, proxy, request_id.clone(), |hub, deadline| {
-            hub.control(peer, request_id, session_id, command, deadline)
-        })?;
-        self.audit_command(peer, (command, proxys_id.as_str()), session_id, "forwarded", detail)?;
+        let detail = awaits.detail().map(str::to_owned);
+        let proxys_id = self.begin_control(
+            proxy,
+            Control {
+                browser: peer,
+                request_id,
+                session_id: session_id.clone(),
+                command,
+                awaits,
+                deadline: self.now + self.limits.send_timeout_ms,
+            },
+        )?;
+        self.audit_command(peer, (command, proxys_id.as_str()), session_id, "forwarded", detail.as_deref())?;
         self.tell_proxy(proxy, &frame(proxys_id));
         Ok(())
     }
 
-    /// A record of a command on its way.
-    pub(super) fn control(
-        &self,
-        browser: PeerKey,
-        request_id: Option<RequestId>,
-        session_id: &SessionId,
-        command: &'static str,
-        deadline: Millis,
-    ) -> Control {
-        Control { browser, request_id, session_id: session_id.clone(), command, prompt_id: None, deadline }
-    }
-
     /// Registers a command and returns the id the proxy will know it by: the browser's own, unless
     /// another phone's command with the same id is on its way there.
-    pub(super) fn begin_control(
-        &mut self,
-        peer: PeerKey,
-        proxy: PeerKey,
-        wanted: Option<RequestId>,
-        control: impl FnOnce(&Self, Millis) -> Control,
-    ) -> Result<RequestId, Stop> {
+    pub(super) fn begin_control(&mut self, proxy: PeerKey, control: Control) -> Result<RequestId, Stop> {
         let in_flight = self.controls.iter().filter(|((owner, _), _)| *owner == proxy).count();
-        if in_flight >= MOST_IN_FLIGHT || self.peers.get(peer).is_none() {
+        if in_flight >= MOST_IN_FLIGHT {
             return refuse(ErrorCode::RateLimited, format!("{in_flight} commands wait for this machine already"));
         }
-        let request_id = self.proxys_request_id(proxy, wanted);
-        let deadline = self.now + self.limits.send_timeout_ms;
-        let control = control(self, deadline);
+        let request_id = self.proxys_request_id(proxy, control.request_id.clone());
+        self.wake_by(control.deadline);
         self.controls.insert((proxy, request_id.clone()), control);
-        self.wake_by(deadline);
         Ok(request_id)
     }
 
     /// The browser's id if it is free towards this proxy, or a fresh one.
     pub(super) fn proxys_request_id(&self, proxy: PeerKey, wanted: Option<RequestId>) -> RequestId {
-        let taken = |id: &RequestId| {
-            self.launches.get(id).is_some() || self.controls.get(&(proxy, id.clone())).is_some()
-        };
+        let taken =
+            |id: &RequestId| self.launches.get(id).is_some() || self.controls.get(&(proxy, id.clone())).is_some();
         wanted.filter(|id| !taken(id)).unwrap_or_else(|| RequestId::new(fresh_id("req")))
     }
 
@@ -157,15 +168,23 @@ impl Hub {
         };
         self.own_session(peer, &result.session_id)?;
         let Some(control) = self.controls.remove(&(peer, request_id)) else { return Ok(()) };
-        if let Some(prompt_id) = &control.prompt_id {
+        if let Awaits::Prompt(prompt_id) = &control.awaits {
             self.answer_result(&control.session_id, prompt_id, result)?;
         }
-        self.end_control(control, result.error.clone().filter(|_| result.result == ControlOutcome::Failed), result.result)?;
+        self.end_control(
+            control,
+            result.error.clone().filter(|_| result.result == ControlOutcome::Failed),
+            result.result,
+        )?;
         Ok(())
     }
 
     /// A `session_closed` ends the `close_session` that asked for it. Returns the browser's own id.
-    pub(super) fn finish_close(&mut self, peer: PeerKey, closed: &SessionClosed) -> Result<Option<RequestId>, LedgerError> {
+    pub(super) fn finish_close(
+        &mut self,
+        peer: PeerKey,
+        closed: &SessionClosed,
+    ) -> Result<Option<RequestId>, LedgerError> {
         let Some(request_id) = closed.request_id.clone() else { return Ok(None) };
         let Some(control) = self.controls.remove(&(peer, request_id.clone())) else { return Ok(Some(request_id)) };
         let subject = control.request_id.clone().unwrap_or(request_id);
@@ -174,12 +193,17 @@ impl Hub {
     }
 
     /// Tells the asker, and the audit trail, how a command ended.
-    fn end_control(&mut self, control: Control, error: Option<WireError>, result: ControlOutcome) -> Result<(), LedgerError> {
+    fn end_control(
+        &mut self,
+        control: Control,
+        error: Option<WireError>,
+        result: ControlOutcome,
+    ) -> Result<(), LedgerError> {
         let outcome = error.as_ref().map_or("ok", |error| error.code.as_str()).to_owned();
-        let subject = match (&control.prompt_id, &control.request_id) {
-            (Some(prompt_id), _) => prompt_id.to_string(),
-            (None, Some(request_id)) => request_id.to_string(),
-            (None, None) => String::new(),
+        let subject = match (&control.awaits, &control.request_id) {
+            (Awaits::Prompt(prompt_id), _) => prompt_id.to_string(),
+            (_, Some(request_id)) => request_id.to_string(),
+            (_, None) => String::new(),
         };
         let command = (control.command, subject.as_str());
         self.audit_command(control.browser, command, &control.session_id, &outcome, None)?;
@@ -219,7 +243,7 @@ impl Hub {
         for key in self.controls.keys_where(|(owner, _), _| *owner == proxy) {
             let Some(control) = self.controls.remove(&key) else { continue };
             let error = WireError::new(ErrorCode::NoProxyConnected, "The machine went away before it answered");
-            self.end_control(control, Some(error), ControlOutcome::Failed)?;
+            self.give_up(control, error)?;
         }
         Ok(())
     }
@@ -230,7 +254,38 @@ impl Hub {
         for key in self.controls.keys_where(|_, control| control.deadline <= now) {
             let Some(control) = self.controls.remove(&key) else { continue };
             let error = WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
-            self.end_control(control, Some(error), ControlOutcome::Failed)?;
+            self.give_up(control, error)?;
+        }
+        Ok(())
+    }
+
+    /// No result will come. One that was confirmed by the settings needs none.
+    fn give_up(&mut self, control: Control, error: WireError) -> Result<(), LedgerError> {
+        if control.awaits == Awaits::Confirmed {
+            return Ok(());
+        }
+        self.end_control(control, Some(error), ControlOutcome::Failed)
+    }
+
+    /// Settings are what a request for them waits for, and the proof that a model was changed.
+    pub(super) fn confirm_controls(&mut self, proxy: PeerKey, config: &AgentConfig) -> Result<(), LedgerError> {
+        let model = Awaits::Model(config.settings.model_id.clone());
+        let confirmed = self.controls.keys_where(|(owner, _), control| {
+            *owner == proxy
+                && control.session_id == config.session_id
+                && (control.awaits == Awaits::Settings || control.awaits == model)
+        });
+        for key in confirmed {
+            let control = self.controls.get_mut(&key).expect("just found");
+            control.awaits = Awaits::Confirmed;
+            let (browser, command) = (control.browser, control.command);
+            self.audit_command(
+                browser,
+                (command, key.1.as_str()),
+                &config.session_id,
+                "ok",
+                Some(&config.settings.model_id),
+            )?;
         }
         Ok(())
     }

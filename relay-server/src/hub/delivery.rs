@@ -1,10 +1,11 @@
 //! Sends: accepted, forwarded, forwarded again after a reconnect, settled or timed out. Which step
 //! may follow which is [`protocol::delivery`]'s to say.
 
+use super::outbox::Item;
 use super::peers::{Audience, PeerKey};
 use super::{Hub, Stop, fresh_id, refuse};
 use crate::clock::Millis;
-use crate::ledger::{LedgerError, NewAudit, NewSend, StoredSend};
+use crate::ledger::{LedgerError, NewAudit, NewSend, StoredSend, StoredSession};
 use protocol::browser::RelayToBrowser;
 use protocol::delivery::{DeliveryState, DeliveryStep, next};
 use protocol::error::{ErrorCode, WireError};
@@ -19,6 +20,9 @@ use protocol::words::Role;
 pub struct Unsettled {
     /// When it becomes indeterminate.
     pub deadline: Millis,
+    pub session_id: SessionId,
+    pub token_id: String,
+    pub device_name: Option<String>,
     pub accepted_at: Millis,
 }
 
@@ -32,7 +36,8 @@ struct Outcome {
 impl Hub {
     /// A browser sends. The same id again never makes a second message.
     pub(super) fn send_message(&mut self, peer: PeerKey, send: &SendMessage) -> Result<(), Stop> {
-        let empty = send.content.as_ref().is_none_or(String::is_empty) && send.attachments.as_ref().is_none_or(Vec::is_empty);
+        let empty =
+            send.content.as_ref().is_none_or(String::is_empty) && send.attachments.as_ref().is_none_or(Vec::is_empty);
         if empty {
             return refuse(ErrorCode::InvalidMessage, "send_message: needs `content` or `attachments`");
         }
@@ -58,7 +63,7 @@ impl Hub {
             Some(known) => {
                 // Told again exactly as it was told before: the same event, to the asker alone.
                 if let Some(event) = self.ledger.event(session_key, known.settled_sequence)? {
-                    self.peers.tell(peer, super::outbox::Item::Frame(event.into()));
+                    self.peers.tell(peer, Item::Answer(event.into()));
                 }
                 Ok(())
             }
@@ -108,10 +113,16 @@ impl Hub {
             detail: None,
         })?;
         if let Some(proxy) = proxy {
-            let (deadline, accepted_at) = (self.now + self.limits.send_timeout_ms, self.now);
-            let live = self.sessions.get_mut(&send.session_id).expect("checked by the caller");
-            live.unsettled.insert(send.client_message_id.clone(), Unsettled { deadline, accepted_at });
+            let deadline = self.now + self.limits.send_timeout_ms;
             self.wake_by(deadline);
+            let unsettled = Unsettled {
+                deadline,
+                session_id: send.session_id.clone(),
+                token_id,
+                device_name: Some(device_name),
+                accepted_at: self.now,
+            };
+            self.unsettled.insert((session_key, send.client_message_id.clone()), unsettled);
             self.forward(proxy, &send.session_id, message);
         }
         Ok(())
@@ -195,7 +206,7 @@ impl Hub {
     /// The proxy knows which of them it has typed already.
     pub(super) fn forward_unsettled(&mut self, session_id: &SessionId) -> Result<(), LedgerError> {
         let Some(live) = self.sessions.get(session_id) else { return Ok(()) };
-        let Some(proxy) = live.owner.filter(|_| !live.unsettled.is_empty()) else { return Ok(()) };
+        let Some(proxy) = live.owner else { return Ok(()) };
         for send in self.ledger.unsettled_sends(live.key)? {
             self.forward(proxy, session_id, send.message);
         }
@@ -213,7 +224,8 @@ impl Hub {
             SendOutcome::Failed => Outcome {
                 step: DeliveryStep::Fail,
                 at: result.failed_at.clone(),
-                error: given.or_else(|| Some(WireError::new(ErrorCode::SendInjectionFailed, "The proxy could not type it"))),
+                error: given
+                    .or_else(|| Some(WireError::new(ErrorCode::SendInjectionFailed, "The proxy could not type it"))),
             },
             SendOutcome::Indeterminate => Outcome {
                 step: DeliveryStep::LoseTrack,
@@ -227,13 +239,19 @@ impl Hub {
     /// Nobody will answer for these any more.
     pub(super) fn lose_track_of_all(&mut self, session_id: &SessionId, why: &str) -> Result<(), LedgerError> {
         let Some(live) = self.sessions.get(session_id) else { return Ok(()) };
-        for id in live.unsettled.keys().cloned().collect::<Vec<_>>() {
+        let session_key = live.key;
+        for (_, id) in self.unsettled.keys_where(|(key, _), _| *key == session_key) {
             self.lose_track(session_id, &id, why)?;
         }
         Ok(())
     }
 
-    pub(super) fn lose_track(&mut self, session_id: &SessionId, id: &ClientMessageId, why: &str) -> Result<(), LedgerError> {
+    pub(super) fn lose_track(
+        &mut self,
+        session_id: &SessionId,
+        id: &ClientMessageId,
+        why: &str,
+    ) -> Result<(), LedgerError> {
         let error = Some(WireError::new(ErrorCode::NotVerified, why));
         self.settle(session_id, id, Outcome { step: DeliveryStep::LoseTrack, at: None, error })
     }
@@ -242,13 +260,22 @@ impl Hub {
     fn settle(&mut self, session_id: &SessionId, id: &ClientMessageId, outcome: Outcome) -> Result<(), LedgerError> {
         let Some(live) = self.sessions.get(session_id) else { return Ok(()) };
         let (session_key, machine_id) = (live.key, live.machine_id.clone());
-        let Some(known) = self.ledger.send(session_key, id)? else { return Ok(()) };
-        let Ok(state) = next(known.delivery, outcome.step) else { return Ok(()) };
-        let message_id = known.message.message_id;
+        let unsettled = self.unsettled.remove(&(session_key, id.clone()));
+        let accepted_at = unsettled.as_ref().map(|unsettled| unsettled.accepted_at);
+        let (delivery, token_id, device_name) = match unsettled {
+            Some(waiting) => (DeliveryState::SendingToProxy, waiting.token_id, waiting.device_name),
+            // Late news of one that was given up, or a repeat.
+            None => match self.ledger.send(session_key, id)? {
+                Some(known) => (known.delivery, known.token_id, known.message.device_name),
+                None => return Ok(()),
+            },
+        };
+        let Ok(state) = next(delivery, outcome.step) else { return Ok(()) };
+        let message_id = MessageId::new(id.as_str());
         let at = outcome.at.unwrap_or_else(|| self.server_ts.clone());
         let detail = outcome.error.as_ref().map(|error| format!("{}: {}", error.code, error.message));
         let sequence = if state == DeliveryState::Delivered {
-            self.emit(session_id, Audience::InterestedOr(session_id, &known.token_id), |event_id, sequence| {
+            self.emit(session_id, Audience::InterestedOr(session_id, &token_id), |event_id, sequence| {
                 SessionEvent::MessageDelivered(MessageDelivered {
                     event_id,
                     sequence,
@@ -262,35 +289,44 @@ impl Hub {
         } else {
             let lost = state == DeliveryState::Indeterminate;
             let error = outcome.error.unwrap_or_else(|| {
-                WireError::new(ErrorCode::NotVerified, "It may have been typed, but the proof was not seen: look before you send it again")
+                WireError::new(
+                    ErrorCode::NotVerified,
+                    "It may have been typed, but the proof was not seen: look before you send it again",
+                )
             });
             let delivery = lost.then_some(DeliveryState::Indeterminate);
-            self.emit_failed(session_id, &message_id, &known.token_id, at, error, delivery)?
+            self.emit_failed(session_id, &message_id, &token_id, at, error, delivery)?
         };
         self.ledger.advance_send(session_key, id, state, sequence)?;
         self.audit(&NewAudit {
             action: "send",
             outcome: state.as_str(),
-            token_id: Some(&known.token_id),
-            device_name: known.message.device_name.as_deref(),
+            token_id: Some(&token_id),
+            device_name: device_name.as_deref(),
             machine_id: Some(machine_id.as_str()),
             session_id: Some(session_id.as_str()),
             subject: Some(id.as_str()),
             detail: detail.as_deref(),
         })?;
-        let live = self.sessions.get_mut(session_id).expect("it was there above");
-        if let Some(unsettled) = live.unsettled.remove(id) {
-            self.metrics.delivery_seconds.observe((self.now - unsettled.accepted_at) as f64 / 1000.0);
+        if let Some(accepted_at) = accepted_at {
+            self.metrics.delivery_seconds.observe((self.now - accepted_at) as f64 / 1000.0);
         }
         Ok(())
     }
 
-    /// A send that waits for its proxy, with the clock started anew.
-    pub(super) fn unsettled(&mut self, send: &StoredSend) -> (ClientMessageId, Unsettled) {
+    /// A send from before the restart, with the clock started anew.
+    pub(super) fn wait_for_result(&mut self, session: &StoredSession, send: &StoredSend) {
         let deadline = self.now + self.limits.send_timeout_ms;
         self.wake_by(deadline);
-        let unsettled = Unsettled { deadline, accepted_at: send.at };
-        (ClientMessageId::new(send.message.message_id.as_str()), unsettled)
+        let unsettled = Unsettled {
+            deadline,
+            session_id: session.session.session_id.clone(),
+            token_id: send.token_id.clone(),
+            device_name: send.message.device_name.clone(),
+            accepted_at: send.at,
+        };
+        let id = ClientMessageId::new(send.message.message_id.as_str());
+        self.unsettled.insert((session.session_key, id), unsettled);
     }
 }
 

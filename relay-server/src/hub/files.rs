@@ -41,7 +41,11 @@ impl Hub {
     }
 
     /// A browser may fetch any file; a proxy only what was sent to a session of its machine.
-    pub(super) fn file_for(&self, attachment_id: &AttachmentId, by: &Door) -> Result<Option<StoredAttachment>, LedgerError> {
+    pub(super) fn file_for(
+        &self,
+        attachment_id: &AttachmentId,
+        by: &Door,
+    ) -> Result<Option<StoredAttachment>, LedgerError> {
         let Some(file) = self.ledger.attachment(attachment_id)? else { return Ok(None) };
         if by.role == PeerRole::Browser {
             return Ok(Some(file));

@@ -64,7 +64,14 @@ impl Hub {
         self.ledger.touch_token(&door.token_id, self.now)?;
         let machine_id = peer.machine.as_ref().map(|machine| machine.machine_id.as_str());
         let (token_id, device_name) = (Some(door.token_id.as_str()), Some(door.label.as_str()));
-        self.audit(&NewAudit { action: "login", outcome: "ok", token_id, device_name, machine_id, ..NewAudit::default() })
+        self.audit(&NewAudit {
+            action: "login",
+            outcome: "ok",
+            token_id,
+            device_name,
+            machine_id,
+            ..NewAudit::default()
+        })
     }
 
     /// A token speaks for the machine it first said hello with, and a machine has one token.
@@ -74,7 +81,9 @@ impl Hub {
         let wanted = hello.machine_id.clone();
         let machine_id = match (bound, wanted) {
             (Some(bound), Some(wanted)) if bound != wanted => {
-                return unauthorized(format!("this token belongs to machine `{bound}`: pair `{wanted}` with a code of its own"));
+                return unauthorized(format!(
+                    "this token belongs to machine `{bound}`: pair `{wanted}` with a code of its own"
+                ));
             }
             (Some(bound), _) => bound,
             (None, wanted) => {
@@ -99,7 +108,7 @@ impl Hub {
             .map(|(other, _)| other)
             .collect();
         for other in others {
-            let error = WireError::new(ErrorCode::Unauthorized, "Another proxy has taken over this machine");
+            let error = WireError::new(ErrorCode::Unauthorized, "another proxy has taken over this machine");
             self.turn_away(other, error, CloseCode::Replaced)?;
         }
         Ok(())
@@ -117,7 +126,7 @@ impl Hub {
     fn cut(&self, outbox: &Outbox, error: WireError, code: CloseCode) {
         let error = ConnectionError { error, request_id: None, client_message_id: None };
         let text = encode(&RelayToBrowser::ConnectionError(error), Some(&self.server_ts));
-        outbox.cut(Item::Frame(text.into()), code);
+        outbox.cut(Item::Answer(text.into()), code);
     }
 
     fn greet_proxy(&mut self, key: PeerKey, machine_id: MachineId) {

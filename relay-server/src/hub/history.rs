@@ -114,7 +114,12 @@ impl Hub {
             verdict: address.verdict,
             events: Vec::new(),
         });
-        self.tell_history(address.peer, &frame, Progress::new(extent.key, Part::EventsAfter(after), extent.last), false);
+        self.tell_history(
+            address.peer,
+            &frame,
+            Progress::new(extent.key, Part::EventsAfter(after), extent.last),
+            false,
+        );
     }
 
     fn tell_snapshot(&mut self, address: &Address, extent: Extent, part: Part) {

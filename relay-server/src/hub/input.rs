@@ -38,8 +38,10 @@ pub enum Input {
     Question(Question),
     /// Time has passed.
     Tick,
-    /// The relay is stopping.
+    /// The relay is stopping: everybody is sent away.
     Shutdown,
+    /// Nothing comes after this.
+    Finish,
 }
 
 /// A frame from either side.
@@ -53,16 +55,42 @@ pub enum Frame {
 /// What the HTTP side asks.
 #[derive(Clone)]
 pub enum Question {
-    Authorize { token: String, reply: Reply<Result<Door, AccessError>> },
-    Pair { code: String, device_name: String, from: IpAddr, reply: Reply<Result<Paired, AccessError>> },
-    Devices { reply: Reply<Vec<Token>> },
-    Revoke { token_id: String, by: Door, reply: Reply<bool> },
-    Audit { filter: AuditFilter, reply: Reply<Vec<AuditEntry>> },
+    Authorize {
+        token: String,
+        reply: Reply<Result<Door, AccessError>>,
+    },
+    Pair {
+        code: String,
+        device_name: String,
+        from: IpAddr,
+        reply: Reply<Result<Paired, AccessError>>,
+    },
+    Devices {
+        reply: Reply<Vec<Token>>,
+    },
+    Revoke {
+        token_id: String,
+        by: Door,
+        reply: Reply<bool>,
+    },
+    Audit {
+        filter: AuditFilter,
+        reply: Reply<Vec<AuditEntry>>,
+    },
     /// How many files there are, and their bytes.
-    FileTotals { reply: Reply<(u64, u64)> },
-    KeepFile { file: NewFile, reply: Reply<StoredAttachment> },
+    FileTotals {
+        reply: Reply<(u64, u64)>,
+    },
+    KeepFile {
+        file: NewFile,
+        reply: Reply<StoredAttachment>,
+    },
     /// A file that this door may fetch.
-    File { attachment_id: AttachmentId, by: Door, reply: Reply<Option<StoredAttachment>> },
+    File {
+        attachment_id: AttachmentId,
+        by: Door,
+        reply: Reply<Option<StoredAttachment>>,
+    },
 }
 
 /// Where an answer goes, at most once. Clonable, because a step may be tried twice.
@@ -125,7 +153,7 @@ impl HubHandle {
     }
 }
 
-/// Starts the hub's thread. It ends when the last handle is gone.
+/// Starts the hub's thread. It ends with [`Input::Finish`].
 pub fn start(mut hub: Hub) -> std::io::Result<(HubHandle, JoinHandle<()>)> {
     let (sender, mut inputs) = mpsc::channel(MOST_WAITING);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -139,6 +167,9 @@ pub fn start(mut hub: Hub) -> std::io::Result<(HubHandle, JoinHandle<()>)> {
                     break;
                 }
                 hub.step(clock::now(), &group);
+                if group.iter().any(|input| matches!(input, Input::Finish)) {
+                    break;
+                }
                 group.clear();
             }
         });

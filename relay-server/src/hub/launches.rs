@@ -84,7 +84,10 @@ impl Hub {
         };
         self.audit_launch(&launch.token_id, &launch.device_name, request, "forwarded")?;
         self.keep_launch(proxys_id.clone(), launch)?;
-        self.tell_proxy(proxy, &RelayToProxy::LaunchSession(LaunchSession { request_id: proxys_id, ..request.clone() }));
+        self.tell_proxy(
+            proxy,
+            &RelayToProxy::LaunchSession(LaunchSession { request_id: proxys_id, ..request.clone() }),
+        );
         self.tell_launching(peer, &request.request_id, &request.agent_type);
         Ok(())
     }

@@ -4,20 +4,30 @@
 //! caught up from the ledger once it has read what it was given.
 
 use crate::ledger::replay::Progress;
+use protocol::connection::PeerRole;
 use protocol::error::CloseCode;
+use protocol::ids::Sequence;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-/// What may wait for one peer. A stalled browser costs this much and no more.
-const MOST_BYTES: usize = 512 * 1024;
+/// What may wait for one browser. A stalled one costs this much and no more.
+const MOST_BROWSER_BYTES: usize = 512 * 1024;
 
-/// Something to be written to a socket.
+/// What may wait for one proxy: commands are few, but a person may send several large texts in a row.
+const MOST_PROXY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Something to be written to a socket. Its kind says what may happen when the queue is full. A
+/// frame is encoded once and shared by everyone who gets it.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// A frame, encoded once and shared by everyone who gets it.
-    Frame(Utf8Bytes),
-    /// A history, read from the ledger only when its turn has come.
+    /// An answer to the peer itself: never dropped.
+    Answer(Utf8Bytes),
+    /// An event of the session with this key: dropped, and read from the ledger later.
+    Event(i64, Sequence, Utf8Bytes),
+    /// Present state: dropped, and said anew later.
+    State(Utf8Bytes),
+    /// A history, read from the ledger only when its turn has come: never dropped.
     History(Box<History>),
 }
 
@@ -35,7 +45,7 @@ impl Item {
     /// What it costs to keep.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Frame(text) => text.len() + size_of::<Self>(),
+            Self::Answer(text) | Self::Event(_, _, text) | Self::State(text) => text.len() + size_of::<Self>(),
             Self::History(history) => history.opening.len() + size_of::<History>(),
         }
     }
@@ -62,29 +72,41 @@ struct Queue {
 }
 
 /// See the module's documentation.
-#[derive(Default)]
 pub struct Outbox {
+    most_bytes: usize,
     queue: Mutex<Queue>,
     wake: Notify,
 }
 
 impl Outbox {
+    pub fn new(role: PeerRole) -> Self {
+        let most_bytes = match role {
+            PeerRole::Browser => MOST_BROWSER_BYTES,
+            PeerRole::Proxy => MOST_PROXY_BYTES,
+        };
+        Self { most_bytes, queue: Mutex::default(), wake: Notify::new() }
+    }
+
     /// Whether so much more may be queued. An empty queue takes any one batch, so that a single
     /// large answer can never be too large.
     pub fn has_room(&self, bytes: usize) -> bool {
         let queue = self.lock();
         let waiting = queue.bytes + queue.in_flight;
-        waiting == 0 || waiting + bytes <= MOST_BYTES
+        waiting == 0 || waiting + bytes <= self.most_bytes
     }
 
     /// Queues, full or not: the hub has asked before, or must not drop these.
-    pub fn push(&self, items: impl IntoIterator<Item = Item>, bytes: usize) {
+    pub fn push(&self, mut items: Vec<Item>, bytes: usize) {
         let mut queue = self.lock();
         if queue.close.is_some() {
             return;
         }
         queue.bytes += bytes;
-        queue.items.extend(items);
+        if queue.items.is_empty() {
+            queue.items = items;
+        } else {
+            queue.items.append(&mut items);
+        }
         self.wake.notify_one();
     }
 
@@ -118,10 +140,15 @@ impl Outbox {
     /// Whether the peer should be served before it may ask for more.
     pub fn is_full(&self) -> bool {
         let queue = self.lock();
-        queue.bytes + queue.in_flight >= MOST_BYTES
+        queue.bytes + queue.in_flight >= self.most_bytes
     }
 
-    /// What to do next; what was handed out before counts as written.
+    /// What was handed out has been written.
+    pub fn written(&self) {
+        self.lock().in_flight = 0;
+    }
+
+    /// What to do next.
     pub async fn next(&self) -> Next {
         loop {
             if let Some(next) = self.take() {
@@ -133,7 +160,6 @@ impl Outbox {
 
     fn take(&self) -> Option<Next> {
         let mut queue = self.lock();
-        queue.in_flight = 0;
         if !queue.items.is_empty() {
             queue.in_flight = std::mem::take(&mut queue.bytes);
             return Some(Next::Write(std::mem::take(&mut queue.items)));
@@ -153,27 +179,29 @@ impl Outbox {
 mod tests {
     use super::*;
 
+    const MOST_BYTES: usize = MOST_BROWSER_BYTES;
+
     fn push(outbox: &Outbox, bytes: usize) {
-        let item = Item::Frame("x".repeat(bytes - size_of::<Item>()).into());
+        let item = Item::State("x".repeat(bytes - size_of::<Item>()).into());
         assert_eq!(item.bytes(), bytes);
-        outbox.push([item], bytes);
+        outbox.push(vec![item], bytes);
     }
 
     #[test]
     fn a_full_queue_has_no_room_until_it_was_written() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(PeerRole::Browser);
         push(&outbox, MOST_BYTES / 2);
         assert!(outbox.has_room(MOST_BYTES / 2));
         assert!(!outbox.has_room(MOST_BYTES / 2 + 1));
         assert!(matches!(outbox.take(), Some(Next::Write(_))));
         assert!(!outbox.has_room(MOST_BYTES / 2 + 1), "handed out is not yet written");
-        assert!(outbox.take().is_none());
+        outbox.written();
         assert!(outbox.has_room(MOST_BYTES / 2 + 1));
     }
 
     #[test]
     fn an_empty_queue_takes_a_batch_of_any_size() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(PeerRole::Browser);
         assert!(outbox.has_room(MOST_BYTES * 3));
         push(&outbox, MOST_BYTES * 3);
         assert!(outbox.is_full());
@@ -181,7 +209,7 @@ mod tests {
 
     #[test]
     fn catching_up_waits_for_what_is_queued_and_closing_for_both() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(PeerRole::Browser);
         push(&outbox, 100);
         outbox.fall_behind();
         assert!(matches!(outbox.take(), Some(Next::Write(items)) if items.len() == 1));

@@ -6,7 +6,6 @@ use protocol::error::CloseCode;
 use protocol::ids::{ConnectionId, MachineId, Sequence, SessionId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 /// Names one socket inside this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,11 +22,11 @@ pub struct Peer {
     /// A proxy's machine.
     pub machine: Option<Machine>,
     /// A browser's chosen sessions; `None` is all of them.
-    pub interest: Option<HashSet<SessionId>>,
+    interest: Option<Vec<SessionId>>,
     /// Where a slow browser fell behind in each session (by its key in the ledger), if it did.
     pub behind: Option<BTreeMap<i64, Sequence>>,
     /// To be said after the commit.
-    pending: Vec<Pending>,
+    pending: Vec<Item>,
 }
 
 /// What a proxy speaks for.
@@ -35,22 +34,6 @@ pub struct Peer {
 pub struct Machine {
     pub machine_id: MachineId,
     pub machine_label: Option<String>,
-}
-
-struct Pending {
-    item: Item,
-    class: Class,
-}
-
-/// What may happen to a frame when the peer's queue is full.
-#[derive(Clone, Copy, Debug)]
-pub enum Class {
-    /// An answer to the peer itself: never dropped.
-    Answer,
-    /// An event of the session with this key: dropped, and read from the ledger later.
-    Event(i64, Sequence),
-    /// Present state: dropped, and said anew later.
-    State,
 }
 
 /// Which browsers an event is for.
@@ -64,12 +47,7 @@ pub enum Audience<'a> {
 }
 
 impl Peer {
-    pub fn new(
-        role: PeerRole,
-        connection_id: ConnectionId,
-        token: (&str, &str),
-        outbox: Arc<Outbox>,
-    ) -> Self {
+    pub fn new(role: PeerRole, connection_id: ConnectionId, token: (&str, &str), outbox: Arc<Outbox>) -> Self {
         Self {
             role,
             connection_id,
@@ -83,45 +61,51 @@ impl Peer {
         }
     }
 
+    /// From now on only these transcripts.
+    pub fn choose(&mut self, mut sessions: Vec<SessionId>) {
+        // Sorted, to be searched: mostly there is one, and comparing it is quicker than hashing.
+        sessions.sort_unstable();
+        self.interest = Some(sessions);
+    }
+
     pub fn is_interested(&self, session_id: &SessionId) -> bool {
-        self.interest.as_ref().is_none_or(|sessions| sessions.contains(session_id))
+        self.interest.as_ref().is_none_or(|sessions| sessions.binary_search(session_id).is_ok())
     }
 
     fn hears(&self, audience: Audience) -> bool {
         match audience {
             Audience::Everyone => true,
             Audience::Interested(session_id) => self.is_interested(session_id),
-            Audience::InterestedOr(session_id, token_id) => {
-                self.token_id == token_id || self.is_interested(session_id)
-            }
+            Audience::InterestedOr(session_id, token_id) => self.token_id == token_id || self.is_interested(session_id),
         }
     }
 
     /// Hands over what is pending. Returns how many frames were dropped.
     fn flush(&mut self) -> usize {
-        let bytes = self.pending.iter().map(|pending| pending.item.bytes()).sum();
+        let bytes = self.pending.iter().map(Item::bytes).sum();
+        let pending = std::mem::take(&mut self.pending);
         if self.behind.is_none() && self.outbox.has_room(bytes) {
-            self.outbox.push(self.pending.drain(..).map(|pending| pending.item), bytes);
+            self.outbox.push(pending, bytes);
             return 0;
         }
         if self.role == PeerRole::Proxy {
             // Commands wait in the ledger; the proxy gets them again when it comes back.
             self.outbox.close(CloseCode::TooSlow);
-            return std::mem::take(&mut self.pending).len();
+            return pending.len();
         }
         let behind = self.behind.get_or_insert_default();
+        let count = pending.len();
         let mut answers = Vec::new();
-        let mut dropped = 0;
-        for Pending { item, class } in self.pending.drain(..) {
-            match class {
-                Class::Answer => answers.push(item),
-                Class::Event(session_key, sequence) => {
+        for item in pending {
+            match item {
+                Item::Answer(_) | Item::History(_) => answers.push(item),
+                Item::Event(session_key, sequence, _) => {
                     behind.entry(session_key).or_insert(Sequence(sequence.0 - 1));
-                    dropped += 1;
                 }
-                Class::State => dropped += 1,
+                Item::State(_) => {}
             }
         }
+        let dropped = count - answers.len();
         // The socket reads no further requests while its queue is full, so answers cannot pile up.
         let bytes = answers.iter().map(Item::bytes).sum();
         self.outbox.push(answers, bytes);
@@ -168,19 +152,19 @@ impl Peers {
     /// To one peer, if it is still there.
     pub fn tell(&mut self, key: PeerKey, item: Item) {
         if let Some(peer) = self.all.get_mut(&key) {
-            peer.pending.push(Pending { item, class: Class::Answer });
+            peer.pending.push(item);
             self.touched.insert(key);
         }
     }
 
     /// To every browser in the audience.
-    pub fn broadcast(&mut self, audience: Audience, class: Class, text: &Utf8Bytes) {
+    pub fn broadcast(&mut self, audience: Audience, item: &Item) {
         for (key, peer) in &mut self.all {
             if peer.role == PeerRole::Browser && peer.hears(audience) {
                 if peer.pending.is_empty() {
                     self.touched.insert(*key);
                 }
-                peer.pending.push(Pending { item: Item::Frame(text.clone()), class });
+                peer.pending.push(item.clone());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Dialogs: open, being answered, resolved, reverted, vanished or expired.
 
-use super::control::Control;
+use super::control::{Awaits, Control};
 use super::peers::{Audience, PeerKey};
 use super::{Hub, Stop, fresh_id, refuse};
 use crate::clock::{Millis, timestamp};
@@ -119,7 +119,10 @@ impl Hub {
             let error = if self.peers.proxies().next().is_none() {
                 self.unreachable(&response.session_id)
             } else {
-                WireError::new(ErrorCode::PromptNotFound, "That dialog is not open any more, or somebody has answered it")
+                WireError::new(
+                    ErrorCode::PromptNotFound,
+                    "That dialog is not open any more, or somebody has answered it",
+                )
             };
             return refused(self, error);
         };
@@ -131,11 +134,18 @@ impl Hub {
             return refused(self, error);
         };
         let Some(device_name) = self.peers.get(peer).map(|peer| peer.device_name.clone()) else { return Ok(()) };
-        let request_id = self.begin_control(peer, proxy, response.request_id.clone(), |hub, deadline| Control {
-            prompt_id: Some(response.prompt_id.clone()),
-            ..hub.control(peer, response.request_id.clone(), &response.session_id, "permission_response", deadline)
-        })?;
         let deadline = self.now + self.limits.send_timeout_ms;
+        let request_id = self.begin_control(
+            proxy,
+            Control {
+                browser: peer,
+                request_id: response.request_id.clone(),
+                session_id: response.session_id.clone(),
+                command: "permission_response",
+                awaits: Awaits::Prompt(response.prompt_id.clone()),
+                deadline,
+            },
+        )?;
         let answer = Answer { response: response.clone(), device_name, deadline };
         let live = self.sessions.get_mut(&response.session_id).expect("checked above");
         let open = live.prompts.get_mut(&response.prompt_id).expect("checked above");
@@ -261,7 +271,13 @@ impl Hub {
         Ok(())
     }
 
-    fn tell_prompt(&mut self, prompt: &PermissionPrompt, state: PromptState, answer: Option<&Answer>, error: Option<WireError>) {
+    fn tell_prompt(
+        &mut self,
+        prompt: &PermissionPrompt,
+        state: PromptState,
+        answer: Option<&Answer>,
+        error: Option<WireError>,
+    ) {
         let update = PermissionPromptUpdate {
             session_id: prompt.session_id.clone(),
             prompt_id: prompt.prompt_id.clone(),
@@ -300,7 +316,8 @@ fn offers(prompt: &PermissionPrompt, choice_id: &ChoiceId) -> bool {
 
 /// Whether the dialog offers this answer.
 fn check_answer(prompt: &PermissionPrompt, response: &PermissionResponse) -> Result<(), WireError> {
-    let wrong = |message: String| Err(WireError::new(ErrorCode::InvalidMessage, format!("permission_response: {message}")));
+    let wrong =
+        |message: String| Err(WireError::new(ErrorCode::InvalidMessage, format!("permission_response: {message}")));
     let several = response.choice_ids.as_deref().unwrap_or_default();
     if response.choice_id.is_none() && several.is_empty() && response.text.is_none() {
         return wrong("missing field `choice_id`".into());

@@ -23,7 +23,7 @@ impl Hub {
                 self.heartbeat(peer, heartbeat);
                 return Ok(());
             }
-            ProxyToRelay::ProxySessionSnapshot(snapshot) => self.session_snapshot(peer, snapshot)?,
+            ProxyToRelay::ProxySessionSnapshot(snapshot) => self.session_snapshot(peer, request_id, snapshot)?,
             ProxyToRelay::ProxyMessage(message) => self.proxy_message(peer, message)?,
             ProxyToRelay::ProxyMessageUpdate(update) => self.message_update(peer, update)?,
             ProxyToRelay::ProxySendResult(result) => self.send_result(peer, result)?,

@@ -2,7 +2,6 @@
 
 use super::peers::{Audience, PeerKey};
 use super::prompts::OpenPrompt;
-use super::delivery::Unsettled;
 use super::{Hub, Stop, refuse};
 use crate::clock::Millis;
 use crate::ledger::{LedgerError, StoredSession};
@@ -10,7 +9,7 @@ use protocol::browser::RelayToBrowser;
 use protocol::config::{AgentConfig, AgentSettings};
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::SessionEvent;
-use protocol::ids::{ClientMessageId, MachineId, PromptId, Sequence, SessionId};
+use protocol::ids::{MachineId, PromptId, RequestId, Sequence, SessionId};
 use protocol::proxy::{ProxySessionSnapshot, ProxyStatus};
 use protocol::session::{Session, SessionClosed, SessionDown, SessionStatusChange, SessionUp};
 use protocol::words::{DownReason, SessionStatus};
@@ -30,7 +29,6 @@ pub struct LiveSession {
     /// The proxy that speaks for it now.
     pub owner: Option<PeerKey>,
     pub prompts: BTreeMap<PromptId, OpenPrompt>,
-    pub unsettled: BTreeMap<ClientMessageId, Unsettled>,
 }
 
 impl Hub {
@@ -58,7 +56,10 @@ impl Hub {
         if let Some(first) = prompts.values().filter_map(|prompt| prompt.expires_at).min() {
             self.wake_by(first);
         }
-        let mut live = LiveSession {
+        for send in self.ledger.unsettled_sends(stored.session_key)? {
+            self.wait_for_result(&stored, &send);
+        }
+        Ok(LiveSession {
             key: stored.session_key,
             machine_id: stored.machine_id,
             session: stored.session,
@@ -67,28 +68,27 @@ impl Hub {
             pruned_sequence: stored.pruned_sequence,
             owner: None,
             prompts,
-            unsettled: BTreeMap::new(),
-        };
-        for send in self.ledger.unsettled_sends(live.key)? {
-            let (id, unsettled) = self.unsettled(&send);
-            live.unsettled.insert(id, unsettled);
-        }
-        Ok(live)
+        })
     }
 
     /// What a proxy sees now: these are up, its others are down.
-    pub(super) fn session_snapshot(&mut self, peer: PeerKey, snapshot: &ProxySessionSnapshot) -> Result<(), Stop> {
+    pub(super) fn session_snapshot(
+        &mut self,
+        peer: PeerKey,
+        request_id: Option<&RequestId>,
+        snapshot: &ProxySessionSnapshot,
+    ) -> Result<(), Stop> {
         let machine_id = self.machine_of(peer)?;
         for session in &snapshot.sessions {
             match self.bring_up(peer, session) {
-                Err(Stop::Refused(error)) => self.refused(peer, error, None, None),
+                Err(Stop::Refused(error)) => self.refused(peer, error, request_id, None),
                 other => other?,
             }
         }
         let listed: HashSet<&SessionId> = snapshot.sessions.iter().map(|session| &session.session_id).collect();
-        let missing = self.sessions.keys_where(|id, live| {
-            live.machine_id == machine_id && live.owner.is_some() && !listed.contains(id)
-        });
+        let missing = self
+            .sessions
+            .keys_where(|id, live| live.machine_id == machine_id && live.owner.is_some() && !listed.contains(id));
         for session_id in missing {
             self.take_down(&session_id, DownReason::NOT_IN_SNAPSHOT)?;
         }
@@ -162,7 +162,6 @@ impl Hub {
                     pruned_sequence: Sequence(0),
                     owner: None,
                     prompts: BTreeMap::new(),
-                    unsettled: BTreeMap::new(),
                 }
             }
         };
@@ -222,7 +221,10 @@ impl Hub {
         let request_id = self.finish_close(peer, closed)?;
         self.write_tails(&closed.session_id)?;
         self.drop_all_prompts(&closed.session_id)?;
-        self.lose_track_of_all(&closed.session_id, "The session was closed before the agent's page showed this message")?;
+        self.lose_track_of_all(
+            &closed.session_id,
+            "The session was closed before the agent's page showed this message",
+        )?;
         self.ledger.close_session(key, self.now)?;
         self.sessions.remove(&closed.session_id);
         let frame = SessionClosed { request_id, ..closed.clone() };
@@ -236,6 +238,7 @@ impl Hub {
         self.ledger.keep_settings(key, &config.settings)?;
         let live = self.sessions.get_mut(&config.session_id).expect("it is the proxy's own");
         live.settings = Some(config.settings.clone());
+        self.confirm_controls(peer, config)?;
         self.broadcast(Audience::Everyone, &RelayToBrowser::AgentConfig(config.clone()));
         Ok(())
     }
@@ -303,10 +306,8 @@ impl Hub {
     pub(super) fn first_session_deadline(&self) -> Option<Millis> {
         self.sessions
             .iter()
-            .flat_map(|(_, live)| {
-                let prompts = live.prompts.values().filter_map(OpenPrompt::deadline);
-                prompts.chain(live.unsettled.values().map(|send| send.deadline))
-            })
+            .flat_map(|(_, live)| live.prompts.values().filter_map(OpenPrompt::deadline))
+            .chain(self.unsettled.iter().map(|(_, send)| send.deadline))
             .min()
     }
 }

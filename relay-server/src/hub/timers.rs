@@ -38,7 +38,8 @@ impl Hub {
                 }
                 Due::Expiry(prompt_id) => self.expire_prompt(&session_id, &prompt_id)?,
                 Due::Answer(prompt_id) => {
-                    let error = WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
+                    let error =
+                        WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
                     self.revert_prompt(&session_id, &prompt_id, Some(error))?;
                 }
             }
@@ -63,10 +64,9 @@ impl Hub {
     }
 
     fn due(&self) -> Vec<(SessionId, Due)> {
-        let mut due = Vec::new();
+        let sends = self.unsettled.iter().filter(|(_, send)| send.deadline <= self.now);
+        let mut due: Vec<_> = sends.map(|((_, id), send)| (send.session_id.clone(), Due::Send(id.clone()))).collect();
         for (session_id, live) in self.sessions.iter() {
-            let sends = live.unsettled.iter().filter(|(_, send)| send.deadline <= self.now);
-            due.extend(sends.map(|(id, _)| (session_id.clone(), Due::Send(id.clone()))));
             for (prompt_id, prompt) in &live.prompts {
                 if prompt.deadline().is_some_and(|deadline| deadline <= self.now) {
                     let prompt_id = prompt_id.clone();
@@ -84,7 +84,10 @@ impl Hub {
             return Ok(());
         }
         let tokens = self.ledger.tokens()?;
-        tokens.iter().filter(|token| token.revoked_at.is_some()).try_for_each(|token| self.close_sockets_of(&token.token_id))
+        tokens
+            .iter()
+            .filter(|token| token.revoked_at.is_some())
+            .try_for_each(|token| self.close_sockets_of(&token.token_id))
     }
 
     /// A revoked token's sockets close at once.

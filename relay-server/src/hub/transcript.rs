@@ -69,9 +69,13 @@ impl Hub {
     fn merged(&self, known: Option<Message>, seen: &ObservedMessage, revision: u32) -> Message {
         let id = || seen.message_id.clone().unwrap_or_else(|| MessageId::new(fresh_id("msg")));
         let (message_id, client_message_id, attachments, device_name, created_at) = match known {
-            Some(known) => {
-                (known.message_id, known.client_message_id, known.attachments, known.device_name, Some(known.created_at))
-            }
+            Some(known) => (
+                known.message_id,
+                known.client_message_id,
+                known.attachments,
+                known.device_name,
+                Some(known.created_at),
+            ),
             None => (id(), seen.client_message_id.clone(), None, None, seen.created_at.clone()),
         };
         Message {
@@ -105,14 +109,20 @@ impl Hub {
         let now = &self.server_ts;
         let tails = self.tails.entry(update.session_id.clone()).or_default();
         if tails.len() >= MOST_TAILS && !tails.contains_key(&update.message_id) {
-            return refuse(ErrorCode::LimitReached, format!("proxy_message_update: {MOST_TAILS} messages are growing already"));
+            return refuse(
+                ErrorCode::LimitReached,
+                format!("proxy_message_update: {MOST_TAILS} messages are growing already"),
+            );
         }
         let tail = tails.entry(update.message_id.clone()).or_insert_with(|| Tail::begin(update, now));
         if update.revision < tail.revision {
             return Ok(());
         }
         if tail.text.len() + update.text.len() > most {
-            return refuse(ErrorCode::ContentTooLarge, format!("proxy_message_update: the text is longer than {most} bytes"));
+            return refuse(
+                ErrorCode::ContentTooLarge,
+                format!("proxy_message_update: the text is longer than {most} bytes"),
+            );
         }
         if tail.put(update.offset as usize, &update.text) {
             tail.revision = update.revision;
@@ -209,7 +219,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn tail() -> Tail {
-        Tail { revision: 1, role: Role::ASSISTANT, created_at: Timestamp(String::new()), text: String::new(), utf16_units: 0 }
+        Tail {
+            revision: 1,
+            role: Role::ASSISTANT,
+            created_at: Timestamp(String::new()),
+            text: String::new(),
+            utf16_units: 0,
+        }
     }
 
     #[test]

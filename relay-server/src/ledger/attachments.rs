@@ -91,7 +91,8 @@ impl Ledger {
     /// Forgets files that no send carries from before `unused_before`, and all from before
     /// `before`. Returns the hashes that no file has any more.
     pub fn drop_attachments(&mut self, unused_before: Millis, before: Millis) -> Result<Vec<String>> {
-        let condition = "created_at < ?2 OR (created_at < ?1 AND attachment_id NOT IN (SELECT attachment_id FROM attachment_uses))";
+        let condition =
+            "created_at < ?2 OR (created_at < ?1 AND attachment_id NOT IN (SELECT attachment_id FROM attachment_uses))";
         let hashes: Vec<String> = self.all(
             &format!("SELECT DISTINCT sha256 FROM attachments WHERE {condition}"),
             (unused_before, before),
@@ -101,7 +102,10 @@ impl Ledger {
             return Ok(hashes);
         }
         self.write(&format!("DELETE FROM attachments WHERE {condition}"), (unused_before, before))?;
-        self.write("DELETE FROM attachment_uses WHERE attachment_id NOT IN (SELECT attachment_id FROM attachments)", [])?;
+        self.write(
+            "DELETE FROM attachment_uses WHERE attachment_id NOT IN (SELECT attachment_id FROM attachments)",
+            [],
+        )?;
         let mut gone = Vec::new();
         for hash in hashes {
             if self.one("SELECT 1 FROM attachments WHERE sha256 = ?1", [&hash], |_| Ok(()))?.is_none() {

@@ -31,10 +31,7 @@ impl Ledger {
             [before],
         )?;
         // A send that is still under way stays, however old.
-        self.write(
-            "DELETE FROM messages WHERE at < ?1 AND delivery IS NOT 'accepted'",
-            [before],
-        )?;
+        self.write("DELETE FROM messages WHERE at < ?1 AND delivery IS NOT 'accepted'", [before])?;
         self.write(
             "DELETE FROM events WHERE at < ?1 AND sequence <= (SELECT pruned_sequence FROM sessions WHERE sessions.session_key = events.session_key)",
             [before],

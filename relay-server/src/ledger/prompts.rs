@@ -8,11 +8,10 @@ use protocol::prompt::PermissionPrompt;
 impl Ledger {
     /// The dialogs of a session that wait, with the times they dismiss themselves.
     pub fn prompts(&self, session_key: i64) -> Result<Vec<(PermissionPrompt, Option<Millis>)>> {
-        let rows: Vec<(String, Option<Millis>)> = self.all(
-            "SELECT prompt, expires_at FROM prompts WHERE session_key = ?1",
-            [session_key],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
+        let rows: Vec<(String, Option<Millis>)> =
+            self.all("SELECT prompt, expires_at FROM prompts WHERE session_key = ?1", [session_key], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
         rows.into_iter().map(|(prompt, expires_at)| Ok((serde_json::from_str(&prompt)?, expires_at))).collect()
     }
 
@@ -32,10 +31,7 @@ impl Ledger {
 
     /// Forgets a dialog that is over.
     pub fn drop_prompt(&mut self, session_key: i64, prompt_id: &PromptId) -> Result<()> {
-        self.write(
-            "DELETE FROM prompts WHERE session_key = ?1 AND prompt_id = ?2",
-            (session_key, prompt_id.as_str()),
-        )?;
+        self.write("DELETE FROM prompts WHERE session_key = ?1 AND prompt_id = ?2", (session_key, prompt_id.as_str()))?;
         Ok(())
     }
 

@@ -130,15 +130,20 @@ impl App {
     /// Who a request speaks for: a bearer token, or the page's cookie.
     pub async fn door(&self, headers: &HeaderMap) -> Result<Door, ApiError> {
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let token = bearer.map(str::trim).or_else(|| cookie(headers));
-        let Some(token) = token.map(str::to_owned) else {
-            return Err(ApiError::new(
-                StatusCode::UNAUTHORIZED,
-                ErrorCode::Unauthorized,
-                "a token is needed: pair this device, or send `Authorization: Bearer`",
-            ));
+        let (token, from_cookie) = match (bearer, cookie(headers)) {
+            (Some(bearer), _) => (bearer.trim().to_owned(), false),
+            (None, Some(cookie)) => (cookie.to_owned(), true),
+            (None, None) => {
+                let message = "a token is needed: pair this device, or send `Authorization: Bearer`";
+                return Err(ApiError::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, message));
+            }
         };
-        Ok(self.hub.ask(|reply| Question::Authorize { token, reply }).await??)
+        let door = self.hub.ask(|reply| Question::Authorize { token, reply }).await??;
+        // Only pages have cookies: a proxy's token in one was put there by somebody else.
+        if from_cookie && door.role != PeerRole::Browser {
+            return Err(AccessError::UnknownToken.into());
+        }
+        Ok(door)
     }
 
     /// As [`App::door`], for one kind of peer only.

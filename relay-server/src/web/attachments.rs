@@ -58,16 +58,17 @@ pub async fn upload(
     if announced.is_some_and(|announced| announced > most) {
         return Err(too_large(&app, room));
     }
-    let received = Received::store(&limits.attachments_dir, request.into_body(), most).await.map_err(|error| match error {
-        Refusal::TooLarge => too_large(&app, room),
-        Refusal::Empty => ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidMessage, "the file is empty"),
-        Refusal::Broken(why) => ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidMessage, why),
-        Refusal::Disk(error) => {
-            tracing::error!(%error, "an upload could not be written");
-            let message = "the relay cannot write files now; try again later";
-            ApiError::new(StatusCode::INSUFFICIENT_STORAGE, ErrorCode::StorageFull, message)
-        }
-    })?;
+    let received =
+        Received::store(&limits.attachments_dir, request.into_body(), most).await.map_err(|error| match error {
+            Refusal::TooLarge => too_large(&app, room),
+            Refusal::Empty => ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidMessage, "the file is empty"),
+            Refusal::Broken(why) => ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidMessage, why),
+            Refusal::Disk(error) => {
+                tracing::error!(%error, "an upload could not be written");
+                let message = "the relay cannot write files now; try again later";
+                ApiError::new(StatusCode::INSUFFICIENT_STORAGE, ErrorCode::StorageFull, message)
+            }
+        })?;
     let file = NewFile {
         sha256: received.sha256,
         name: harmless_name(&query.name),
@@ -204,7 +205,11 @@ pub async fn download(
 }
 
 fn percent_encoded(byte: u8) -> String {
-    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        char::from(byte).to_string()
+    } else {
+        format!("%{byte:02X}")
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use super::tls::Acceptor;
 use super::{App, router};
-use crate::config::TlsFiles;
 use crate::hub::Input;
 use axum::Router;
 use axum::extract::Request;
@@ -30,13 +29,7 @@ pub struct Ends {
 }
 
 /// Serves until `stop` completes; then sockets are closed with a "come back" code.
-pub async fn serve(
-    app: Arc<App>,
-    listener: TcpListener,
-    tls: Option<&TlsFiles>,
-    stop: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
-    let acceptor = tls.map(Acceptor::open).transpose()?;
+pub async fn serve(app: Arc<App>, listener: TcpListener, acceptor: Option<Acceptor>, stop: impl Future<Output = ()>) {
     let router = router(app.clone());
     let mut stop = pin!(stop);
     loop {
@@ -60,7 +53,6 @@ pub async fn serve(
     if tokio::time::timeout(GOODBYE_TIMEOUT, app.sockets.acquire_many(all)).await.is_err() {
         tracing::warn!("some sockets did not close in time");
     }
-    Ok(())
 }
 
 async fn connection(router: Router, acceptor: Option<Acceptor>, stream: TcpStream, peer: SocketAddr) {

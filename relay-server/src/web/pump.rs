@@ -43,12 +43,16 @@ enum End {
 }
 
 /// Serves one socket until it ends.
-pub async fn run<T: Incoming, S: AsyncRead + AsyncWrite + Unpin>(app: Arc<App>, door: Door, stream: WebSocketStream<S>) {
+pub async fn run<T: Incoming, S: AsyncRead + AsyncWrite + Unpin>(
+    app: Arc<App>,
+    door: Door,
+    stream: WebSocketStream<S>,
+) {
     let peer = app.hub.new_peer();
     let mut pump = Pump {
         timeout: Duration::from_millis(app.limits.heartbeat_timeout_ms),
         allowance: Allowance::new(app.limits.max_frames_per_second),
-        outbox: Arc::new(Outbox::default()),
+        outbox: Arc::new(Outbox::new(door.role)),
         refused_in_a_row: 0,
         refused: 0,
         app,
@@ -84,13 +88,18 @@ struct Pump<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     /// The first frame must be a hello that fits the door.
     async fn hello<T: Incoming>(&mut self, door: Door) -> Result<(), End> {
-        let first = timeout(self.timeout, self.stream.next()).await.map_err(|_| End::Code(CloseCode::HandshakeTimeout))?;
+        let first =
+            timeout(self.timeout, self.stream.next()).await.map_err(|_| End::Code(CloseCode::HandshakeTimeout))?;
         let refusal = match first {
             Some(Ok(Message::Text(text))) => match decode::<T>(&text) {
                 Ok(decoded) => match hello_of(decoded.body.into_frame()) {
                     Some(hello) if hello.peer_role == door.role => {
                         let input = Input::Hello { peer: self.peer, door, hello, outbox: self.outbox.clone() };
-                        return if self.app.hub.send(input).await { Ok(()) } else { Err(End::Code(CloseCode::Restarting)) };
+                        return if self.app.hub.send(input).await {
+                            Ok(())
+                        } else {
+                            Err(End::Code(CloseCode::Restarting))
+                        };
                     }
                     Some(_) => {
                         let message = format!("this door is for peer_role `{}`", door.role.as_str());
@@ -100,7 +109,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 },
                 Err(refused) => refused,
             },
-            Some(Ok(_)) => refusal(ErrorCode::InvalidMessage, "the first frame must be connection_hello, as text".into()),
+            Some(Ok(_)) => {
+                refusal(ErrorCode::InvalidMessage, "the first frame must be connection_hello, as text".into())
+            }
             Some(Err(error)) => return Err(broken(&error)),
             None => return Err(End::Gone),
         };
@@ -149,7 +160,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         let text = match message {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Binary(_))) => {
-                return self.count_refusal(refusal(ErrorCode::InvalidMessage, "frames are JSON text, not binary".into()));
+                return self
+                    .count_refusal(refusal(ErrorCode::InvalidMessage, "frames are JSON text, not binary".into()));
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return Ok(()),
             Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
@@ -202,14 +214,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         self.app.metrics.frames_refused.inc();
         let Refused { error, request_id, client_message_id, .. } = refused;
         let error = RelayToBrowser::ConnectionError(ConnectionError { error, request_id, client_message_id });
-        let item = Item::Frame(encode(&error, Some(&clock::timestamp(clock::now()))).into());
+        let item = Item::Answer(encode(&error, Some(&clock::timestamp(clock::now()))).into());
         let bytes = item.bytes();
-        self.outbox.push([item], bytes);
+        self.outbox.push(vec![item], bytes);
     }
 
     async fn outgoing(&mut self, next: Next) -> Result<(), End> {
         match next {
-            Next::Write(items) => self.write(items).await,
+            Next::Write(items) => {
+                self.write(items).await?;
+                self.outbox.written();
+                Ok(())
+            }
             Next::CatchUp => {
                 self.app.hub.send(Input::CatchUp { peer: self.peer }).await;
                 Ok(())
@@ -222,7 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         let mut waiting = 0;
         for item in items {
             match item {
-                Item::Frame(text) => {
+                Item::Answer(text) | Item::Event(_, _, text) | Item::State(text) => {
                     waiting += text.len();
                     self.stream.feed(Message::Text(text)).await.map_err(|error| broken(&error))?;
                 }

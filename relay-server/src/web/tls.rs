@@ -67,6 +67,9 @@ fn load(files: &TlsFiles) -> anyhow::Result<Arc<ServerConfig>> {
     let chain = CertificateDer::pem_file_iter(&files.tls_cert)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .with_context(|| format!("cannot read a certificate from {}", files.tls_cert.display()))?;
+    if chain.is_empty() {
+        anyhow::bail!("there is no certificate in {}", files.tls_cert.display());
+    }
     let key = PrivateKeyDer::from_pem_file(&files.tls_key)
         .with_context(|| format!("cannot read a private key from {}", files.tls_key.display()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -131,7 +131,7 @@ export type Block =
 /** What a browser may say. */
 export type BrowserToRelay =
   | { type: "connection_hello" } & ConnectionHello
-  | { type: "connection_error" } & ConnectionError
+  | { type: "connection_error" } & PeerError
   | { type: "heartbeat" } & Heartbeat
   | { type: "session_interest" } & SessionInterest
   | { type: "send_message" } & SendMessage
@@ -397,6 +397,15 @@ export type MessageUpdate = {
   offset: number;
   text: string;
   created_at?: Timestamp;
+};
+
+/**
+ * A peer could not understand the relay. Noted, never answered: two peers that answer errors with
+ * errors would never stop.
+ */
+export type PeerError = {
+  code?: string;
+  message?: string;
 };
 
 /** Who is speaking. */
