@@ -22,7 +22,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the relay
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Make a one-time code, and a QR code for the phone, to pair a device or a dev box
     Pair(Pair),
     /// Make, list and revoke access tokens
@@ -149,7 +149,7 @@ struct Backup {
 /// Does what was asked.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
-        Command::Serve(serve) => self::serve(serve),
+        Command::Serve(serve) => self::serve(*serve),
         Command::Pair(pair) => self::pair(&pair),
         Command::Token(TokenCommand::Create { data_dir, role, label }) => create_token(&data_dir, role.into(), &label),
         Command::Token(TokenCommand::List { data_dir }) => list_tokens(&data_dir),

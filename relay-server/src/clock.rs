@@ -3,16 +3,16 @@
 use protocol::ids::Timestamp;
 
 /// Milliseconds since 1970 UTC.
-pub type Millis = i64;
+pub(crate) type Millis = i64;
 
 /// The time now.
 #[expect(clippy::disallowed_methods, reason = "this is the one clock function")]
-pub fn now() -> Millis {
+pub(crate) fn now() -> Millis {
     jiff::Timestamp::now().as_millisecond()
 }
 
 /// A time as the wire writes it: `2026-03-19T10:15:30.000Z`.
-pub fn timestamp(at: Millis) -> Timestamp {
+pub(crate) fn timestamp(at: Millis) -> Timestamp {
     let at = jiff::Timestamp::from_millisecond(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     Timestamp(at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }

@@ -30,10 +30,10 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
-pub use access::{AccessError, Door, Paired, mint_pairing, mint_token};
-pub use files::NewFile;
-pub use input::{Frame, HubHandle, Input, NoAnswer, Question, start};
-pub use peers::PeerKey;
+pub(crate) use access::{AccessError, Door, Paired, mint_pairing, mint_token};
+pub(crate) use files::NewFile;
+pub(crate) use input::{Frame, HubHandle, Input, NoAnswer, Question, start};
+pub(crate) use peers::PeerKey;
 
 use crate::clock::{Millis, timestamp};
 use crate::config::Limits;
@@ -57,7 +57,7 @@ use tracked::Tracked;
 use transcript::Tails;
 
 /// The coordinator's whole state.
-pub struct Hub {
+pub(crate) struct Hub {
     ledger: Ledger,
     limits: Limits,
     metrics: Arc<Metrics>,
@@ -72,6 +72,8 @@ pub struct Hub {
     /// Sends that no proxy has answered for yet, by the session's key in the ledger.
     unsettled: Tracked<(i64, ClientMessageId), Unsettled>,
     tails: Tails,
+    /// Tails that the step under way turns into history; they are back if it fails.
+    ended_tails: Tails,
     attempts: access::Attempts,
     /// HTTP answers to be given after the commit.
     answers: Vec<Box<dyn FnOnce() + Send>>,
@@ -111,7 +113,12 @@ fn fresh_id(prefix: &str) -> String {
 
 impl Hub {
     /// Takes up the work where the ledger says it was left.
-    pub fn open(ledger: Ledger, limits: Limits, metrics: Arc<Metrics>, now: Millis) -> Result<Self, LedgerError> {
+    pub(crate) fn open(
+        ledger: Ledger,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+        now: Millis,
+    ) -> Result<Self, LedgerError> {
         let mut hub = Self {
             ledger,
             limits,
@@ -124,6 +131,7 @@ impl Hub {
             controls: Tracked::new(),
             unsettled: Tracked::new(),
             tails: Tails::default(),
+            ended_tails: Tails::default(),
             attempts: access::Attempts::default(),
             answers: Vec::new(),
             wake_at: now,
@@ -142,7 +150,7 @@ impl Hub {
 
     /// Handles a group of inputs in one commit. If the disk refuses it, each is tried alone, so
     /// that those which write nothing are still served and the others are told.
-    pub fn step(&mut self, now: Millis, group: &[Input]) {
+    pub(crate) fn step(&mut self, now: Millis, group: &[Input]) {
         self.now = now;
         self.server_ts = timestamp(now);
         if let Err(error) = self.attempt(group) {
@@ -164,12 +172,12 @@ impl Hub {
     }
 
     /// When [`Hub::step`] should be called even if nothing comes in.
-    pub fn wake_at(&self) -> Millis {
+    pub(crate) fn wake_at(&self) -> Millis {
         self.wake_at
     }
 
     /// Moves the write-ahead log into the main file, at the end.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         if let Err(error) = self.ledger.checkpoint() {
             tracing::warn!(%error, "the ledger was not checkpointed; nothing is lost");
         }
@@ -187,6 +195,7 @@ impl Hub {
                 self.launches.commit();
                 self.controls.commit();
                 self.unsettled.commit();
+                self.ended_tails.clear();
                 self.metrics.frames_dropped.inc_by(self.peers.flush() as u64);
                 self.answers.drain(..).for_each(|answer| answer());
                 self.metrics.sessions.set(self.sessions.len() as i64);
@@ -198,6 +207,7 @@ impl Hub {
                 self.launches.roll_back();
                 self.controls.roll_back();
                 self.unsettled.roll_back();
+                self.tails.extend(self.ended_tails.drain());
                 self.peers.discard();
                 self.answers.clear();
                 Err(error)

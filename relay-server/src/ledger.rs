@@ -16,11 +16,11 @@ mod prompts;
 pub(crate) mod replay;
 mod sessions;
 
-pub use access::{Token, token_hash};
-pub use attachments::StoredAttachment;
-pub use audit::{AuditEntry, AuditFilter, NewAudit};
-pub use messages::{NewSend, StoredSend};
-pub use sessions::StoredSession;
+pub(crate) use access::{Token, token_hash};
+pub(crate) use attachments::StoredAttachment;
+pub(crate) use audit::{AuditEntry, AuditFilter, NewAudit};
+pub(crate) use messages::{NewSend, StoredSend};
+pub(crate) use sessions::StoredSession;
 
 use protocol::ids::Epoch;
 use rusqlite::{Connection, ErrorCode as SqliteCode, OptionalExtension, Params, Row};
@@ -28,14 +28,14 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The ledger's file in the data directory.
-pub const FILE_NAME: &str = "ledger.sqlite3";
+pub(crate) const FILE_NAME: &str = "ledger.sqlite3";
 
 /// How long a statement waits for another process (a `token create`, say) to finish its own.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the ledger could not do.
 #[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
+pub(crate) enum LedgerError {
     /// The disk takes nothing more. Nothing was changed; it may work again later.
     #[error("the disk does not take what is written to the ledger ({0})")]
     Full(rusqlite::Error),
@@ -62,10 +62,10 @@ impl From<rusqlite::Error> for LedgerError {
     }
 }
 
-pub type Result<T, E = LedgerError> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = LedgerError> = std::result::Result<T, E>;
 
 /// The writer's side of the ledger.
-pub struct Ledger {
+pub(crate) struct Ledger {
     connection: Connection,
     epoch: Epoch,
     /// Whether a transaction is open.
@@ -76,7 +76,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Opens or creates the ledger in a data directory, and brings it to the present schema.
-    pub fn open(data_dir: &Path) -> Result<Self> {
+    pub(crate) fn open(data_dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(data_dir)?;
         let path = data_dir.join(FILE_NAME);
         let connection = Connection::open(&path)?;
@@ -103,12 +103,12 @@ impl Ledger {
     }
 
     /// Changes only when history was lost.
-    pub fn epoch(&self) -> &Epoch {
+    pub(crate) fn epoch(&self) -> &Epoch {
         &self.epoch
     }
 
     /// Makes everything written since the last commit durable. Says whether there was anything.
-    pub fn commit(&mut self) -> Result<bool> {
+    pub(crate) fn commit(&mut self) -> Result<bool> {
         if !std::mem::take(&mut self.writing) {
             return Ok(false);
         }
@@ -120,7 +120,7 @@ impl Ledger {
     }
 
     /// Undoes everything written since the last commit.
-    pub fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         if std::mem::take(&mut self.writing) {
             self.abandon();
         }
@@ -136,20 +136,20 @@ impl Ledger {
     }
 
     /// Whether another process wrote to the ledger since the last call.
-    pub fn changed_by_others(&mut self) -> Result<bool> {
+    pub(crate) fn changed_by_others(&mut self) -> Result<bool> {
         let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
         Ok(std::mem::replace(&mut self.seen_data_version, version) != version)
     }
 
     /// Moves what the write-ahead log holds into the main file.
-    pub fn checkpoint(&self) -> Result<()> {
+    pub(crate) fn checkpoint(&self) -> Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }
 
     /// Writes a consistent copy to `target` while others go on, stamped so that a relay that opens
     /// it knows it has lost history.
-    pub fn backup(&self, target: &Path) -> Result<()> {
+    pub(crate) fn backup(&self, target: &Path) -> Result<()> {
         migrate::copy_to(&self.connection, target)?;
         let copy = Connection::open(target)?;
         migrate::stamp_copy(&copy)

@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 use protocol::connection::PeerRole;
 
 /// All counters of one relay.
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     connections: Family<Role, Gauge>,
     pub sessions: Gauge,
@@ -30,7 +30,7 @@ struct Role {
 }
 
 impl Metrics {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("remora_relay");
         let connections = Family::<Role, Gauge>::default();
         registry.register("connections", "Open sockets by role", connections.clone());
@@ -63,16 +63,16 @@ impl Metrics {
         }
     }
 
-    pub fn connected(&self, role: PeerRole) {
+    pub(crate) fn connected(&self, role: PeerRole) {
         self.connections.get_or_create(&Role { role: role.as_str() }).inc();
     }
 
-    pub fn disconnected(&self, role: PeerRole) {
+    pub(crate) fn disconnected(&self, role: PeerRole) {
         self.connections.get_or_create(&Role { role: role.as_str() }).dec();
     }
 
     /// Everything, as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         if let Err(error) = encode(&mut text, &self.registry) {
             tracing::error!(%error, "metrics could not be written");

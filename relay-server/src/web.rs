@@ -12,8 +12,8 @@ mod pump;
 mod socket;
 mod tls;
 
-pub use listen::serve;
-pub use tls::Acceptor;
+pub(crate) use listen::serve;
+pub(crate) use tls::Acceptor;
 
 use crate::config::{Config, Limits, PublicUrl};
 use crate::hub::HubHandle;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// What every handler may use.
-pub struct App {
+pub(crate) struct App {
     hub: HubHandle,
     readers: Readers,
     limits: Limits,
@@ -41,7 +41,7 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(config: &Config, hub: HubHandle, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(config: &Config, hub: HubHandle, metrics: Arc<Metrics>) -> Self {
         Self {
             hub,
             readers: Readers::new(config.data_dir.join(FILE_NAME)),

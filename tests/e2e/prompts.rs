@@ -300,8 +300,8 @@ async fn more_prompts_than_a_machine_may_have_are_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_proxy_goes_away_gives_the_prompt_back() {
-    let mut world = prompted().await;
+async fn an_answer_whose_proxy_goes_away_gives_the_prompt_back_in_time() {
+    let mut world = opened(&["--send-timeout-ms", "1500"], prompt("p1")).await;
     answered(&mut world).await;
     let (relay, mut browser, _) = world.lose_proxy().await;
     let result = browser.expect("agent_control_result").await;

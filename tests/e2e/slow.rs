@@ -10,6 +10,8 @@ use tokio::net::TcpSocket;
 const MESSAGES: usize = 3000;
 /// So that all messages together are many times what sockets and queues can hold.
 const MESSAGE_BYTES: usize = 8000;
+/// So few at once that whoever reads them all never falls behind.
+const BATCH: usize = 20;
 
 /// A browser whose own side buffers next to nothing.
 async fn narrow_browser(relay: &Relay) -> Peer {
@@ -26,8 +28,8 @@ async fn narrow_browser(relay: &Relay) -> Peer {
 /// The proxy says everything; the world's browser hears it all, live.
 async fn talk(world: &mut World) {
     let text = "x".repeat(MESSAGE_BYTES);
-    for batch in 0..MESSAGES / 100 {
-        let ids: Vec<_> = (0..100).map(|number| format!("a{}", batch * 100 + number)).collect();
+    for batch in 0..MESSAGES / BATCH {
+        let ids: Vec<_> = (0..BATCH).map(|number| format!("a{}", batch * BATCH + number)).collect();
         world.proxy.send_all(ids.iter().map(|id| observed(SESSION, id, &text))).await;
         world.browser.send(json!({"type": "heartbeat"})).await;
         for id in &ids {

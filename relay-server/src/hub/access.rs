@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
 /// How long a pairing code is good for.
-pub const PAIRING_MS: Millis = 5 * 60 * 1000;
+pub(super) const PAIRING_MS: Millis = 5 * 60 * 1000;
 
 /// How long someone who guessed too often is not listened to.
 const LOCKOUT_MS: Millis = 5 * 60 * 1000;
@@ -32,21 +32,21 @@ const CODE_LENGTH: usize = 8;
 
 /// Proof that a token was checked. Only this opens the hub to a socket.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub(crate) struct Door {
     pub token_id: String,
     pub role: PeerRole,
     pub label: String,
 }
 
 /// A new device or proxy. The only time its token is in the clear.
-pub struct Paired {
+pub(crate) struct Paired {
     pub token: Token,
     pub secret: String,
 }
 
 /// Why someone was not let in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AccessError {
+pub(crate) enum AccessError {
     #[error("no such token, or it was revoked: pair this device again")]
     UnknownToken,
     #[error("that code is wrong or has expired: make a new one with `relay-server pair`")]
@@ -56,7 +56,7 @@ pub enum AccessError {
 }
 
 /// Makes a token and notes it in the ledger. Returns it with its secret, which is kept nowhere.
-pub fn mint_token(ledger: &mut Ledger, role: PeerRole, label: &str, now: Millis) -> Result<Paired, LedgerError> {
+pub(crate) fn mint_token(ledger: &mut Ledger, role: PeerRole, label: &str, now: Millis) -> Result<Paired, LedgerError> {
     let token_id = hex(&rand::random::<[u8; 8]>());
     let letter = match role {
         PeerRole::Browser => 'b',
@@ -78,7 +78,7 @@ pub fn mint_token(ledger: &mut Ledger, role: PeerRole, label: &str, now: Millis)
 }
 
 /// Makes a one-time pairing code and notes its hash.
-pub fn mint_pairing(ledger: &mut Ledger, role: PeerRole, now: Millis) -> Result<String, LedgerError> {
+pub(crate) fn mint_pairing(ledger: &mut Ledger, role: PeerRole, now: Millis) -> Result<String, LedgerError> {
     use rand::RngExt;
     let mut random = rand::rng();
     let code: String =

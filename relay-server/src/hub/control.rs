@@ -18,7 +18,7 @@ const MOST_IN_FLIGHT: usize = 1000;
 
 /// A command that the proxy has not answered yet.
 #[derive(Clone, Debug)]
-pub struct Control {
+pub(super) struct Control {
     /// Who asked, and under which id.
     pub browser: PeerKey,
     pub request_id: Option<RequestId>,
@@ -31,7 +31,7 @@ pub struct Control {
 
 /// What else tells that a command worked, beside its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Awaits {
+pub(super) enum Awaits {
     Nothing,
     /// The dialog that it answers.
     Prompt(PromptId),

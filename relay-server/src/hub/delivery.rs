@@ -17,7 +17,7 @@ use protocol::words::Role;
 
 /// A send that no proxy has answered for yet.
 #[derive(Clone, Debug)]
-pub struct Unsettled {
+pub(super) struct Unsettled {
     /// When it becomes indeterminate.
     pub deadline: Millis,
     pub session_id: SessionId,

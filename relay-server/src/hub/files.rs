@@ -8,7 +8,7 @@ use protocol::ids::AttachmentId;
 
 /// A file that lies on disk under its hash and is to be remembered.
 #[derive(Clone, Debug)]
-pub struct NewFile {
+pub(crate) struct NewFile {
     pub sha256: String,
     pub name: String,
     pub media_type: String,

@@ -25,7 +25,7 @@ const MOST_IN_A_STEP: usize = 256;
 
 /// Everything that can happen to the hub.
 #[derive(Clone)]
-pub enum Input {
+pub(crate) enum Input {
     /// A socket has passed its door and said hello.
     Hello { peer: PeerKey, door: Door, hello: ConnectionHello, outbox: Arc<Outbox> },
     /// A frame from a peer that has said hello.
@@ -47,14 +47,14 @@ pub enum Input {
 /// A frame from either side.
 #[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "an input lives for one step")]
-pub enum Frame {
+pub(crate) enum Frame {
     FromBrowser(BrowserToRelay),
     FromProxy(ProxyToRelay),
 }
 
 /// What the HTTP side asks.
 #[derive(Clone)]
-pub enum Question {
+pub(crate) enum Question {
     Authorize {
         token: String,
         reply: Reply<Result<Door, AccessError>>,
@@ -94,7 +94,7 @@ pub enum Question {
 }
 
 /// Where an answer goes, at most once. Clonable, because a step may be tried twice.
-pub struct Reply<T>(Arc<Mutex<Option<oneshot::Sender<T>>>>);
+pub(crate) struct Reply<T>(Arc<Mutex<Option<oneshot::Sender<T>>>>);
 
 impl<T> Clone for Reply<T> {
     fn clone(&self) -> Self {
@@ -121,7 +121,7 @@ impl Hub {
 
 /// The way to the hub, for sockets and HTTP handlers.
 #[derive(Clone)]
-pub struct HubHandle {
+pub(crate) struct HubHandle {
     inputs: mpsc::Sender<Input>,
     next_peer: Arc<AtomicU64>,
 }
@@ -129,21 +129,21 @@ pub struct HubHandle {
 /// The hub could not answer: it is stopping, or its disk refused.
 #[derive(Debug, thiserror::Error)]
 #[error("the relay cannot write to its ledger now; try again later")]
-pub struct NoAnswer;
+pub(crate) struct NoAnswer;
 
 impl HubHandle {
     /// A name for a new socket.
-    pub fn new_peer(&self) -> PeerKey {
+    pub(crate) fn new_peer(&self) -> PeerKey {
         PeerKey(self.next_peer.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Waits for room, then hands the input over. False when the hub has stopped.
-    pub async fn send(&self, input: Input) -> bool {
+    pub(crate) async fn send(&self, input: Input) -> bool {
         self.inputs.send(input).await.is_ok()
     }
 
     /// Asks, and waits for the answer.
-    pub async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, NoAnswer> {
+    pub(crate) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, NoAnswer> {
         let (sender, answer) = oneshot::channel();
         let question = question(Reply(Arc::new(Mutex::new(Some(sender)))));
         if !self.send(Input::Question(question)).await {
@@ -154,7 +154,7 @@ impl HubHandle {
 }
 
 /// Starts the hub's thread. It ends with [`Input::Finish`].
-pub fn start(mut hub: Hub) -> std::io::Result<(HubHandle, JoinHandle<()>)> {
+pub(crate) fn start(mut hub: Hub) -> std::io::Result<(HubHandle, JoinHandle<()>)> {
     let (sender, mut inputs) = mpsc::channel(MOST_WAITING);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let thread = std::thread::Builder::new().name("hub".into()).spawn(move || {

@@ -19,7 +19,7 @@ const MOST_PENDING: usize = 1000;
 
 /// A launch under way, or its result waiting for the browser that asked. Kept in the ledger as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Launch {
+pub(super) struct Launch {
     /// As the browser knows it; the key in the hub's table is the proxy's.
     request_id: RequestId,
     token_id: String,

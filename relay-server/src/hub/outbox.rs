@@ -20,7 +20,7 @@ const MOST_PROXY_BYTES: usize = 16 * 1024 * 1024;
 /// Something to be written to a socket. Its kind says what may happen when the queue is full. A
 /// frame is encoded once and shared by everyone who gets it.
 #[derive(Clone, Debug)]
-pub enum Item {
+pub(crate) enum Item {
     /// An answer to the peer itself: never dropped.
     Answer(Utf8Bytes),
     /// An event of the session with this key: dropped, and read from the ledger later.
@@ -33,7 +33,7 @@ pub enum Item {
 
 /// A history answer: what stands before and after the rows.
 #[derive(Clone, Debug)]
-pub struct History {
+pub(crate) struct History {
     /// Up to and including the bracket that opens the list.
     pub opening: String,
     pub progress: Progress,
@@ -43,7 +43,7 @@ pub struct History {
 
 impl Item {
     /// What it costs to keep.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Answer(text) | Self::Event(_, _, text) | Self::State(text) => text.len() + size_of::<Self>(),
             Self::History(history) => history.opening.len() + size_of::<History>(),
@@ -53,7 +53,7 @@ impl Item {
 
 /// What a socket is to do next.
 #[derive(Debug)]
-pub enum Next {
+pub(crate) enum Next {
     Write(Vec<Item>),
     /// All was written, but some was never queued: ask the hub to be caught up.
     CatchUp,
@@ -72,14 +72,14 @@ struct Queue {
 }
 
 /// See the module's documentation.
-pub struct Outbox {
+pub(crate) struct Outbox {
     most_bytes: usize,
     queue: Mutex<Queue>,
     wake: Notify,
 }
 
 impl Outbox {
-    pub fn new(role: PeerRole) -> Self {
+    pub(crate) fn new(role: PeerRole) -> Self {
         let most_bytes = match role {
             PeerRole::Browser => MOST_BROWSER_BYTES,
             PeerRole::Proxy => MOST_PROXY_BYTES,
@@ -89,14 +89,14 @@ impl Outbox {
 
     /// Whether so much more may be queued. An empty queue takes any one batch, so that a single
     /// large answer can never be too large.
-    pub fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let queue = self.lock();
         let waiting = queue.bytes + queue.in_flight;
         waiting == 0 || waiting + bytes <= self.most_bytes
     }
 
     /// Queues, full or not: the hub has asked before, or must not drop these.
-    pub fn push(&self, mut items: Vec<Item>, bytes: usize) {
+    pub(crate) fn push(&self, mut items: Vec<Item>, bytes: usize) {
         let mut queue = self.lock();
         if queue.close.is_some() {
             return;
@@ -111,19 +111,19 @@ impl Outbox {
     }
 
     /// The peer misses something from now on.
-    pub fn fall_behind(&self) {
+    pub(crate) fn fall_behind(&self) {
         self.lock().behind = true;
         self.wake.notify_one();
     }
 
     /// Writes what is queued, then closes.
-    pub fn close(&self, code: CloseCode) {
+    pub(crate) fn close(&self, code: CloseCode) {
         self.lock().close.get_or_insert(code);
         self.wake.notify_one();
     }
 
     /// Says one last thing instead of what is queued, then closes.
-    pub fn cut(&self, last: Item, code: CloseCode) {
+    pub(crate) fn cut(&self, last: Item, code: CloseCode) {
         let mut queue = self.lock();
         queue.bytes = last.bytes();
         queue.items = vec![last];
@@ -133,32 +133,33 @@ impl Outbox {
     }
 
     /// Whether what is still being written is no longer wanted.
-    pub fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.lock().is_cut
     }
 
     /// Whether the peer should be served before it may ask for more.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let queue = self.lock();
         queue.bytes + queue.in_flight >= self.most_bytes
     }
 
     /// What was handed out has been written.
-    pub fn written(&self) {
+    pub(crate) fn written(&self) {
         self.lock().in_flight = 0;
     }
 
     /// What to do next.
-    pub async fn next(&self) -> Next {
+    pub(crate) async fn next(&self) -> Next {
         loop {
-            if let Some(next) = self.take() {
+            if let Some(next) = self.take_now() {
                 return next;
             }
             self.wake.notified().await;
         }
     }
 
-    fn take(&self) -> Option<Next> {
+    /// What to do now, if anything.
+    pub(crate) fn take_now(&self) -> Option<Next> {
         let mut queue = self.lock();
         if !queue.items.is_empty() {
             queue.in_flight = std::mem::take(&mut queue.bytes);
@@ -193,7 +194,7 @@ mod tests {
         push(&outbox, MOST_BYTES / 2);
         assert!(outbox.has_room(MOST_BYTES / 2));
         assert!(!outbox.has_room(MOST_BYTES / 2 + 1));
-        assert!(matches!(outbox.take(), Some(Next::Write(_))));
+        assert!(matches!(outbox.take_now(), Some(Next::Write(_))));
         assert!(!outbox.has_room(MOST_BYTES / 2 + 1), "handed out is not yet written");
         outbox.written();
         assert!(outbox.has_room(MOST_BYTES / 2 + 1));
@@ -212,12 +213,12 @@ mod tests {
         let outbox = Outbox::new(PeerRole::Browser);
         push(&outbox, 100);
         outbox.fall_behind();
-        assert!(matches!(outbox.take(), Some(Next::Write(items)) if items.len() == 1));
-        assert!(matches!(outbox.take(), Some(Next::CatchUp)));
-        assert!(outbox.take().is_none());
+        assert!(matches!(outbox.take_now(), Some(Next::Write(items)) if items.len() == 1));
+        assert!(matches!(outbox.take_now(), Some(Next::CatchUp)));
+        assert!(outbox.take_now().is_none());
         push(&outbox, 100);
         outbox.close(CloseCode::Restarting);
-        assert!(matches!(outbox.take(), Some(Next::Write(_))));
-        assert!(matches!(outbox.take(), Some(Next::Close(CloseCode::Restarting))));
+        assert!(matches!(outbox.take_now(), Some(Next::Write(_))));
+        assert!(matches!(outbox.take_now(), Some(Next::Close(CloseCode::Restarting))));
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 /// Names one socket inside this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerKey(pub u64);
+pub(crate) struct PeerKey(pub u64);
 
 /// One connected browser or proxy.
-pub struct Peer {
+pub(super) struct Peer {
     pub role: PeerRole,
     pub connection_id: ConnectionId,
     pub token_id: String,
@@ -31,14 +31,14 @@ pub struct Peer {
 
 /// What a proxy speaks for.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub(super) struct Machine {
     pub machine_id: MachineId,
     pub machine_label: Option<String>,
 }
 
 /// Which browsers an event is for.
 #[derive(Clone, Copy, Debug)]
-pub enum Audience<'a> {
+pub(super) enum Audience<'a> {
     Everyone,
     /// Those who want this session's transcript.
     Interested(&'a SessionId),
@@ -47,7 +47,7 @@ pub enum Audience<'a> {
 }
 
 impl Peer {
-    pub fn new(role: PeerRole, connection_id: ConnectionId, token: (&str, &str), outbox: Arc<Outbox>) -> Self {
+    pub(super) fn new(role: PeerRole, connection_id: ConnectionId, token: (&str, &str), outbox: Arc<Outbox>) -> Self {
         Self {
             role,
             connection_id,
@@ -62,13 +62,13 @@ impl Peer {
     }
 
     /// From now on only these transcripts.
-    pub fn choose(&mut self, mut sessions: Vec<SessionId>) {
+    pub(super) fn choose(&mut self, mut sessions: Vec<SessionId>) {
         // Sorted, to be searched: mostly there is one, and comparing it is quicker than hashing.
         sessions.sort_unstable();
         self.interest = Some(sessions);
     }
 
-    pub fn is_interested(&self, session_id: &SessionId) -> bool {
+    pub(super) fn is_interested(&self, session_id: &SessionId) -> bool {
         self.interest.as_ref().is_none_or(|sessions| sessions.binary_search(session_id).is_ok())
     }
 
@@ -116,41 +116,41 @@ impl Peer {
 
 /// All connected peers.
 #[derive(Default)]
-pub struct Peers {
+pub(super) struct Peers {
     all: HashMap<PeerKey, Peer>,
     /// Those with something pending.
     touched: HashSet<PeerKey>,
 }
 
 impl Peers {
-    pub fn get(&self, key: PeerKey) -> Option<&Peer> {
+    pub(super) fn get(&self, key: PeerKey) -> Option<&Peer> {
         self.all.get(&key)
     }
 
-    pub fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
+    pub(super) fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
         self.all.get_mut(&key)
     }
 
-    pub fn insert(&mut self, key: PeerKey, peer: Peer) {
+    pub(super) fn insert(&mut self, key: PeerKey, peer: Peer) {
         self.all.insert(key, peer);
     }
 
-    pub fn remove(&mut self, key: PeerKey) -> Option<Peer> {
+    pub(super) fn remove(&mut self, key: PeerKey) -> Option<Peer> {
         self.touched.remove(&key);
         self.all.remove(&key)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (PeerKey, &Peer)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PeerKey, &Peer)> {
         self.all.iter().map(|(key, peer)| (*key, peer))
     }
 
     /// The connected proxies with their machines.
-    pub fn proxies(&self) -> impl Iterator<Item = (PeerKey, &Machine)> {
+    pub(super) fn proxies(&self) -> impl Iterator<Item = (PeerKey, &Machine)> {
         self.iter().filter_map(|(key, peer)| Some((key, peer.machine.as_ref()?)))
     }
 
     /// To one peer, if it is still there.
-    pub fn tell(&mut self, key: PeerKey, item: Item) {
+    pub(super) fn tell(&mut self, key: PeerKey, item: Item) {
         if let Some(peer) = self.all.get_mut(&key) {
             peer.pending.push(item);
             self.touched.insert(key);
@@ -158,7 +158,7 @@ impl Peers {
     }
 
     /// To every browser in the audience.
-    pub fn broadcast(&mut self, audience: Audience, item: &Item) {
+    pub(super) fn broadcast(&mut self, audience: Audience, item: &Item) {
         for (key, peer) in &mut self.all {
             if peer.role == PeerRole::Browser && peer.hears(audience) {
                 if peer.pending.is_empty() {
@@ -170,13 +170,13 @@ impl Peers {
     }
 
     /// Hands everything pending to the sockets: the commit has succeeded. Returns what was dropped.
-    pub fn flush(&mut self) -> usize {
+    pub(super) fn flush(&mut self) -> usize {
         let all = &mut self.all;
         self.touched.drain().filter_map(|key| all.get_mut(&key).map(Peer::flush)).sum()
     }
 
     /// Forgets everything pending: the commit has failed.
-    pub fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         for key in self.touched.drain() {
             if let Some(peer) = self.all.get_mut(&key) {
                 peer.pending.clear();

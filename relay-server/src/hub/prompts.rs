@@ -20,7 +20,7 @@ const LONGEST_TIMEOUT_MS: u64 = 365 * 24 * 3600 * 1000;
 
 /// A dialog that waits for an answer, or for the answer's effect.
 #[derive(Clone, Debug)]
-pub struct OpenPrompt {
+pub(super) struct OpenPrompt {
     pub prompt: PermissionPrompt,
     /// When the IDE dismisses it by itself.
     pub expires_at: Option<Millis>,
@@ -30,7 +30,7 @@ pub struct OpenPrompt {
 
 /// An answer that the proxy has not confirmed yet.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     pub response: PermissionResponse,
     pub device_name: String,
     /// When the prompt is open again for want of a word from the proxy.
@@ -38,12 +38,12 @@ pub struct Answer {
 }
 
 impl OpenPrompt {
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.answer.is_none()
     }
 
     /// When something is to happen to it by itself.
-    pub fn deadline(&self) -> Option<Millis> {
+    pub(super) fn deadline(&self) -> Option<Millis> {
         self.answer.as_ref().map(|answer| answer.deadline).or(self.expires_at)
     }
 }

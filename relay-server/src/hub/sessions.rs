@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// A session that is not closed.
 #[derive(Clone, Debug)]
-pub struct LiveSession {
+pub(super) struct LiveSession {
     /// Its key in the ledger.
     pub key: i64,
     pub machine_id: MachineId,

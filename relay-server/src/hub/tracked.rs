@@ -7,23 +7,23 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// A map with an undo log of whole values.
-pub struct Tracked<K, V> {
+pub(super) struct Tracked<K, V> {
     live: BTreeMap<K, V>,
     /// What each touched key held at the last commit.
     before: HashMap<K, Option<V>>,
 }
 
 impl<K: Ord + Hash + Clone, V: Clone> Tracked<K, V> {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { live: BTreeMap::new(), before: HashMap::new() }
     }
 
-    pub fn get(&self, key: &K) -> Option<&V> {
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.live.get(key)
     }
 
     /// The value to change; what it was is remembered.
-    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let value = self.live.get_mut(key)?;
         if !self.before.contains_key(key) {
             self.before.insert(key.clone(), Some(value.clone()));
@@ -31,37 +31,37 @@ impl<K: Ord + Hash + Clone, V: Clone> Tracked<K, V> {
         Some(value)
     }
 
-    pub fn insert(&mut self, key: K, value: V) {
+    pub(super) fn insert(&mut self, key: K, value: V) {
         let old = self.live.insert(key.clone(), value);
         self.before.entry(key).or_insert(old);
     }
 
-    pub fn remove(&mut self, key: &K) -> Option<V> {
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
         let old = self.live.remove(key)?;
         self.before.entry(key.clone()).or_insert_with(|| Some(old.clone()));
         Some(old)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.live.iter()
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.live.len()
     }
 
     /// The keys whose values fit, so that the map can be changed while going through them.
-    pub fn keys_where(&self, fits: impl Fn(&K, &V) -> bool) -> Vec<K> {
+    pub(super) fn keys_where(&self, fits: impl Fn(&K, &V) -> bool) -> Vec<K> {
         self.live.iter().filter(|(key, value)| fits(key, value)).map(|(key, _)| key.clone()).collect()
     }
 
     /// What is so now stays so.
-    pub fn commit(&mut self) {
+    pub(super) fn commit(&mut self) {
         self.before.clear();
     }
 
     /// Back to the last commit.
-    pub fn roll_back(&mut self) {
+    pub(super) fn roll_back(&mut self) {
         for (key, old) in self.before.drain() {
             match old {
                 Some(old) => self.live.insert(key, old),

@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, HashMap};
 const MOST_TAILS: usize = 8;
 
 /// The growing messages of each session.
-pub type Tails = HashMap<SessionId, BTreeMap<MessageId, Tail>>;
+pub(super) type Tails = HashMap<SessionId, BTreeMap<MessageId, Tail>>;
 
 /// A message that is still being written.
 #[derive(Clone, Debug)]
-pub struct Tail {
+pub(super) struct Tail {
     revision: u32,
     role: Role,
     created_at: Timestamp,
@@ -50,7 +50,7 @@ impl Hub {
             return Ok(());
         }
         let message = self.merged(known, &report.message, revision);
-        Ok(self.keep(&report.session_id, message)?)
+        Ok(self.keep(&report.session_id, &message)?)
     }
 
     /// What the ledger has of this message: by the send that caused it, or by its own id.
@@ -93,13 +93,13 @@ impl Hub {
         }
     }
 
-    fn keep(&mut self, session_id: &SessionId, message: Message) -> Result<(), LedgerError> {
+    fn keep(&mut self, session_id: &SessionId, message: &Message) -> Result<(), LedgerError> {
         let sequence = self.emit(session_id, Audience::Interested(session_id), |event_id, sequence| {
             let (session_id, message) = (session_id.clone(), message.clone());
             SessionEvent::MessageEvent(MessageEvent { event_id, sequence, session_id, message })
         })?;
         let key = self.sessions.get(session_id).expect("events are emitted for live sessions only").key;
-        self.ledger.keep_message(key, sequence, &message, self.now)
+        self.ledger.keep_message(key, sequence, message, self.now)
     }
 
     /// A message grew. Only what was added travels on.
@@ -158,6 +158,7 @@ impl Hub {
     /// The agent went away in the middle of it: what it had written becomes history, unfinished.
     pub(super) fn write_tails(&mut self, session_id: &SessionId) -> Result<(), LedgerError> {
         let Some(tails) = self.tails.remove(session_id) else { return Ok(()) };
+        self.ended_tails.insert(session_id.clone(), tails.clone());
         for (message_id, tail) in tails {
             let message = Message {
                 message_id,
@@ -172,7 +173,7 @@ impl Hub {
                 attachments: None,
                 device_name: None,
             };
-            self.keep(session_id, message)?;
+            self.keep(session_id, &message)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 /// A paired device or proxy.
 #[derive(Clone, Debug, Serialize)]
-pub struct Token {
+pub(crate) struct Token {
     pub token_id: String,
     pub role: PeerRole,
     pub label: String,
@@ -23,7 +23,7 @@ pub struct Token {
 }
 
 /// What is kept of a secret.
-pub fn token_hash(secret: &str) -> [u8; 32] {
+pub(crate) fn token_hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
@@ -49,17 +49,17 @@ fn role(word: &str) -> PeerRole {
 
 impl Ledger {
     /// Every token that ever was, newest first.
-    pub fn tokens(&self) -> Result<Vec<Token>> {
+    pub(crate) fn tokens(&self) -> Result<Vec<Token>> {
         self.all(&format!("{SELECT} ORDER BY created_at DESC, token_id"), [], token)
     }
 
     /// One token, revoked or not.
-    pub fn token(&self, token_id: &str) -> Result<Option<Token>> {
+    pub(crate) fn token(&self, token_id: &str) -> Result<Option<Token>> {
         self.one(&format!("{SELECT} WHERE token_id = ?1"), [token_id], token)
     }
 
     /// Keeps a new token.
-    pub fn add_token(&mut self, token: &Token) -> Result<()> {
+    pub(crate) fn add_token(&mut self, token: &Token) -> Result<()> {
         self.write(
             "INSERT INTO tokens (token_id, role, label, token_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
             (&token.token_id, token.role.as_str(), &token.label, token.token_hash, token.created_at),
@@ -68,20 +68,20 @@ impl Ledger {
     }
 
     /// Ends a token. False if there is no such token that still works.
-    pub fn revoke_token(&mut self, token_id: &str, at: Millis) -> Result<bool> {
+    pub(crate) fn revoke_token(&mut self, token_id: &str, at: Millis) -> Result<bool> {
         let changed =
             self.write("UPDATE tokens SET revoked_at = ?2 WHERE token_id = ?1 AND revoked_at IS NULL", (token_id, at))?;
         Ok(changed == 1)
     }
 
     /// Notes that a token was used.
-    pub fn touch_token(&mut self, token_id: &str, at: Millis) -> Result<()> {
+    pub(crate) fn touch_token(&mut self, token_id: &str, at: Millis) -> Result<()> {
         self.write("UPDATE tokens SET last_used_at = ?2 WHERE token_id = ?1", (token_id, at))?;
         Ok(())
     }
 
     /// The working token that speaks for a machine.
-    pub fn token_of_machine(&self, machine_id: &MachineId) -> Result<Option<String>> {
+    pub(crate) fn token_of_machine(&self, machine_id: &MachineId) -> Result<Option<String>> {
         self.one(
             "SELECT token_id FROM tokens WHERE machine_id = ?1 AND revoked_at IS NULL",
             [machine_id.as_str()],
@@ -90,13 +90,13 @@ impl Ledger {
     }
 
     /// Binds a proxy's token to its machine.
-    pub fn bind_token(&mut self, token_id: &str, machine_id: &MachineId) -> Result<()> {
+    pub(crate) fn bind_token(&mut self, token_id: &str, machine_id: &MachineId) -> Result<()> {
         self.write("UPDATE tokens SET machine_id = ?2 WHERE token_id = ?1", (token_id, machine_id.as_str()))?;
         Ok(())
     }
 
     /// Keeps a pairing code's hash.
-    pub fn add_pairing(&mut self, code_hash: [u8; 32], role: PeerRole, expires_at: Millis) -> Result<()> {
+    pub(crate) fn add_pairing(&mut self, code_hash: [u8; 32], role: PeerRole, expires_at: Millis) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO pairings (code_hash, role, expires_at) VALUES (?1, ?2, ?3)",
             (code_hash, role.as_str(), expires_at),
@@ -105,7 +105,7 @@ impl Ledger {
     }
 
     /// Uses up a pairing code: what it was for, if it was good.
-    pub fn take_pairing(&mut self, code_hash: [u8; 32], now: Millis) -> Result<Option<PeerRole>> {
+    pub(crate) fn take_pairing(&mut self, code_hash: [u8; 32], now: Millis) -> Result<Option<PeerRole>> {
         self.write("DELETE FROM pairings WHERE expires_at <= ?1", [now])?;
         let found: Option<String> =
             self.one("SELECT role FROM pairings WHERE code_hash = ?1", [code_hash], |row| row.get(0))?;

@@ -6,7 +6,7 @@ use protocol::ids::{AttachmentId, MachineId};
 
 /// An uploaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredAttachment {
+pub(crate) struct StoredAttachment {
     pub attachment_id: AttachmentId,
     /// Names the file on disk.
     pub sha256: String,
@@ -35,7 +35,7 @@ fn attachment(row: &rusqlite::Row) -> rusqlite::Result<StoredAttachment> {
 
 impl Ledger {
     /// Keeps an uploaded file's description.
-    pub fn add_attachment(&mut self, attachment: &StoredAttachment) -> Result<()> {
+    pub(crate) fn add_attachment(&mut self, attachment: &StoredAttachment) -> Result<()> {
         self.write(
             "INSERT INTO attachments (attachment_id, sha256, name, media_type, size_bytes, token_id, created_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -53,12 +53,12 @@ impl Ledger {
     }
 
     /// An uploaded file by its id.
-    pub fn attachment(&self, attachment_id: &AttachmentId) -> Result<Option<StoredAttachment>> {
+    pub(crate) fn attachment(&self, attachment_id: &AttachmentId) -> Result<Option<StoredAttachment>> {
         self.one(&format!("{SELECT} WHERE attachment_id = ?1"), [attachment_id.as_str()], attachment)
     }
 
     /// How many files there are, and their bytes, those of equal content counted once.
-    pub fn attachment_totals(&self) -> Result<(u64, u64)> {
+    pub(crate) fn attachment_totals(&self) -> Result<(u64, u64)> {
         let totals = self.one(
             "SELECT (SELECT count(*) FROM attachments),
                     (SELECT coalesce(sum(size_bytes), 0) FROM (SELECT max(size_bytes) AS size_bytes FROM attachments GROUP BY sha256))",
@@ -69,7 +69,7 @@ impl Ledger {
     }
 
     /// Notes that a send to a session carries this file. Unknown ids are nobody's file and are passed over.
-    pub fn use_attachment(&mut self, attachment_id: &AttachmentId, session_key: i64) -> Result<()> {
+    pub(crate) fn use_attachment(&mut self, attachment_id: &AttachmentId, session_key: i64) -> Result<()> {
         self.write(
             "INSERT OR IGNORE INTO attachment_uses (attachment_id, session_key)
              SELECT attachment_id, ?2 FROM attachments WHERE attachment_id = ?1",
@@ -79,7 +79,7 @@ impl Ledger {
     }
 
     /// Whether a send to one of this machine's sessions carries the file.
-    pub fn attachment_is_for(&self, attachment_id: &AttachmentId, machine_id: &MachineId) -> Result<bool> {
+    pub(crate) fn attachment_is_for(&self, attachment_id: &AttachmentId, machine_id: &MachineId) -> Result<bool> {
         let found = self.one(
             "SELECT 1 FROM attachment_uses JOIN sessions USING (session_key) WHERE attachment_id = ?1 AND machine_id = ?2",
             (attachment_id.as_str(), machine_id.as_str()),
@@ -90,7 +90,7 @@ impl Ledger {
 
     /// Forgets files that no send carries from before `unused_before`, and all from before
     /// `before`. Returns the hashes that no file has any more.
-    pub fn drop_attachments(&mut self, unused_before: Millis, before: Millis) -> Result<Vec<String>> {
+    pub(crate) fn drop_attachments(&mut self, unused_before: Millis, before: Millis) -> Result<Vec<String>> {
         let condition =
             "created_at < ?2 OR (created_at < ?1 AND attachment_id NOT IN (SELECT attachment_id FROM attachment_uses))";
         let hashes: Vec<String> = self.all(

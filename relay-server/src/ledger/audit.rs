@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// An entry to be written.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NewAudit<'a> {
+pub(crate) struct NewAudit<'a> {
     pub action: &'a str,
     pub outcome: &'a str,
     pub token_id: Option<&'a str>,
@@ -20,7 +20,7 @@ pub struct NewAudit<'a> {
 
 /// An entry as it stands in the trail.
 #[derive(Clone, Debug, Serialize)]
-pub struct AuditEntry {
+pub(crate) struct AuditEntry {
     pub audit_id: i64,
     pub at: Millis,
     pub action: String,
@@ -41,7 +41,7 @@ pub struct AuditEntry {
 
 /// Which entries to read.
 #[derive(Clone, Debug, Default)]
-pub struct AuditFilter {
+pub(crate) struct AuditFilter {
     pub action: Option<String>,
     pub session_id: Option<String>,
     pub machine_id: Option<String>,
@@ -55,7 +55,7 @@ pub struct AuditFilter {
 
 impl Ledger {
     /// Adds an entry.
-    pub fn audit(&mut self, entry: &NewAudit, at: Millis) -> Result<()> {
+    pub(crate) fn audit(&mut self, entry: &NewAudit, at: Millis) -> Result<()> {
         self.write(
             "INSERT INTO audit (at, action, outcome, token_id, device_name, machine_id, session_id, subject, detail)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -75,7 +75,7 @@ impl Ledger {
     }
 
     /// The newest entries that fit, newest first.
-    pub fn audit_entries(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
+    pub(crate) fn audit_entries(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
         self.all(
             "SELECT audit_id, at, action, outcome, token_id, device_name, machine_id, session_id, subject, detail FROM audit
              WHERE (?1 IS NULL OR action = ?1) AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR machine_id = ?3)

@@ -6,7 +6,7 @@ use protocol::ids::Sequence;
 
 impl Ledger {
     /// Keeps an event. A sequence that exists already is refused by the table's key.
-    pub fn append_event(&mut self, session_key: i64, sequence: Sequence, at: Millis, event: &str) -> Result<()> {
+    pub(crate) fn append_event(&mut self, session_key: i64, sequence: Sequence, at: Millis, event: &str) -> Result<()> {
         self.write(
             "INSERT INTO events (session_key, sequence, at, event) VALUES (?1, ?2, ?3, ?4)",
             (session_key, sequence.0 as i64, at, event),
@@ -15,7 +15,7 @@ impl Ledger {
     }
 
     /// One event, as it was said.
-    pub fn event(&self, session_key: i64, sequence: Sequence) -> Result<Option<String>> {
+    pub(crate) fn event(&self, session_key: i64, sequence: Sequence) -> Result<Option<String>> {
         self.one(
             "SELECT event FROM events WHERE session_key = ?1 AND sequence = ?2",
             (session_key, sequence.0 as i64),
@@ -24,7 +24,7 @@ impl Ledger {
     }
 
     /// Drops events and messages from before `before`, and remembers up to where.
-    pub fn prune(&mut self, before: Millis) -> Result<usize> {
+    pub(crate) fn prune(&mut self, before: Millis) -> Result<usize> {
         self.write(
             "UPDATE sessions SET pruned_sequence = max(pruned_sequence, coalesce(
                  (SELECT max(sequence) FROM events WHERE events.session_key = sessions.session_key AND at < ?1), 0))",

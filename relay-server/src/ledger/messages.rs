@@ -7,7 +7,7 @@ use protocol::ids::{ClientMessageId, MessageId, Sequence};
 use protocol::message::Message;
 
 /// A send to be kept.
-pub struct NewSend<'a> {
+pub(crate) struct NewSend<'a> {
     pub session_key: i64,
     pub sequence: Sequence,
     pub message: &'a Message,
@@ -17,7 +17,7 @@ pub struct NewSend<'a> {
 
 /// A send as the ledger knows it.
 #[derive(Debug)]
-pub struct StoredSend {
+pub(crate) struct StoredSend {
     pub message: Message,
     pub delivery: DeliveryState,
     pub token_id: String,
@@ -47,19 +47,19 @@ fn stored((message, delivery, token_id, settled_sequence, at): Columns) -> Resul
 
 impl Ledger {
     /// The send with this id, if there is one.
-    pub fn send(&self, session_key: i64, client_message_id: &ClientMessageId) -> Result<Option<StoredSend>> {
+    pub(crate) fn send(&self, session_key: i64, client_message_id: &ClientMessageId) -> Result<Option<StoredSend>> {
         let sql = format!("{SELECT} WHERE session_key = ?1 AND message_id = ?2 AND delivery IS NOT NULL");
         self.one(&sql, (session_key, client_message_id.as_str()), columns)?.map(stored).transpose()
     }
 
     /// The sends of a session that no proxy has answered for yet, oldest first.
-    pub fn unsettled_sends(&self, session_key: i64) -> Result<Vec<StoredSend>> {
+    pub(crate) fn unsettled_sends(&self, session_key: i64) -> Result<Vec<StoredSend>> {
         let sql = format!("{SELECT} WHERE session_key = ?1 AND delivery = 'accepted' ORDER BY sequence");
         self.all(&sql, [session_key], columns)?.into_iter().map(stored).collect()
     }
 
     /// Keeps a new send.
-    pub fn add_send(&mut self, send: &NewSend, at: Millis) -> Result<()> {
+    pub(crate) fn add_send(&mut self, send: &NewSend, at: Millis) -> Result<()> {
         self.write(
             "INSERT INTO messages (session_key, sequence, message_id, revision, at, message, delivery, token_id, settled_sequence)
              VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?2)
@@ -79,7 +79,7 @@ impl Ledger {
     }
 
     /// Notes how far a send has come, and the event that told it.
-    pub fn advance_send(
+    pub(crate) fn advance_send(
         &mut self,
         session_key: i64,
         client_message_id: &ClientMessageId,
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// A known message.
-    pub fn message(&self, session_key: i64, message_id: &MessageId) -> Result<Option<Message>> {
+    pub(crate) fn message(&self, session_key: i64, message_id: &MessageId) -> Result<Option<Message>> {
         let text: Option<String> = self.one(
             "SELECT message FROM messages WHERE session_key = ?1 AND message_id = ?2",
             (session_key, message_id.as_str()),
@@ -104,7 +104,13 @@ impl Ledger {
     }
 
     /// Keeps a message. One that is known keeps its place and its delivery.
-    pub fn keep_message(&mut self, session_key: i64, sequence: Sequence, message: &Message, at: Millis) -> Result<()> {
+    pub(crate) fn keep_message(
+        &mut self,
+        session_key: i64,
+        sequence: Sequence,
+        message: &Message,
+        at: Millis,
+    ) -> Result<()> {
         self.write(
             "INSERT INTO messages (session_key, sequence, message_id, revision, at, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (session_key, message_id) DO UPDATE SET revision = excluded.revision, message = excluded.message",

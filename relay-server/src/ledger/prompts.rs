@@ -7,7 +7,7 @@ use protocol::prompt::PermissionPrompt;
 
 impl Ledger {
     /// The dialogs of a session that wait, with the times they dismiss themselves.
-    pub fn prompts(&self, session_key: i64) -> Result<Vec<(PermissionPrompt, Option<Millis>)>> {
+    pub(crate) fn prompts(&self, session_key: i64) -> Result<Vec<(PermissionPrompt, Option<Millis>)>> {
         let rows: Vec<(String, Option<Millis>)> =
             self.all("SELECT prompt, expires_at FROM prompts WHERE session_key = ?1", [session_key], |row| {
                 Ok((row.get(0)?, row.get(1)?))
@@ -16,7 +16,7 @@ impl Ledger {
     }
 
     /// Keeps a dialog.
-    pub fn keep_prompt(
+    pub(crate) fn keep_prompt(
         &mut self,
         session_key: i64,
         prompt: &PermissionPrompt,
@@ -30,18 +30,18 @@ impl Ledger {
     }
 
     /// Forgets a dialog that is over.
-    pub fn drop_prompt(&mut self, session_key: i64, prompt_id: &PromptId) -> Result<()> {
+    pub(crate) fn drop_prompt(&mut self, session_key: i64, prompt_id: &PromptId) -> Result<()> {
         self.write("DELETE FROM prompts WHERE session_key = ?1 AND prompt_id = ?2", (session_key, prompt_id.as_str()))?;
         Ok(())
     }
 
     /// Every launch under way or held, as the hub wrote it.
-    pub fn launches(&self) -> Result<Vec<String>> {
+    pub(crate) fn launches(&self) -> Result<Vec<String>> {
         self.all("SELECT launch FROM launches", [], |row| row.get(0))
     }
 
     /// Keeps a launch under the id the proxy knows it by.
-    pub fn keep_launch(&mut self, request_id: &RequestId, launch: &str) -> Result<()> {
+    pub(crate) fn keep_launch(&mut self, request_id: &RequestId, launch: &str) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO launches (request_id, launch) VALUES (?1, ?2)",
             (request_id.as_str(), launch),
@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     /// Forgets a launch that is over.
-    pub fn drop_launch(&mut self, request_id: &RequestId) -> Result<()> {
+    pub(crate) fn drop_launch(&mut self, request_id: &RequestId) -> Result<()> {
         self.write("DELETE FROM launches WHERE request_id = ?1", [request_id.as_str()])?;
         Ok(())
     }

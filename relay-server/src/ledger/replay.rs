@@ -18,7 +18,7 @@ const MOST_IDLE_READERS: usize = 4;
 
 /// What to read of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// Events after a sequence.
     EventsAfter(Sequence),
     /// Messages, the newest `limit` of those before a sequence.
@@ -27,7 +27,7 @@ pub enum Part {
 
 /// Where a reader stands.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     session_key: i64,
     part: Part,
     /// Later rows than this are news and reach the peer live.
@@ -44,27 +44,27 @@ pub struct Progress {
 
 impl Progress {
     /// At the beginning.
-    pub fn new(session_key: i64, part: Part, upto: Sequence) -> Self {
+    pub(crate) fn new(session_key: i64, part: Part, upto: Sequence) -> Self {
         Self { session_key, part, upto, position: None, first: None, has_more: false, done: false }
     }
 }
 
 /// A shared handle to the readers.
 #[derive(Clone)]
-pub struct Readers {
+pub(crate) struct Readers {
     path: PathBuf,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
     /// Readers of the ledger in this file.
-    pub fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, idle: Arc::default() }
     }
 
     /// Appends the next page to `page`: JSON objects with commas between, and one in front if the
     /// answer has begun already. Blocks on the disk.
-    pub fn read(&self, progress: &mut Progress, page: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn read(&self, progress: &mut Progress, page: &mut Vec<u8>) -> Result<()> {
         let connection = match self.idle().pop() {
             Some(connection) => connection,
             None => self.connect()?,

@@ -7,7 +7,7 @@ use protocol::ids::{MachineId, Sequence, SessionId};
 use protocol::session::Session;
 
 /// A session as the ledger knows it.
-pub struct StoredSession {
+pub(crate) struct StoredSession {
     pub session_key: i64,
     pub machine_id: MachineId,
     pub session: Session,
@@ -40,18 +40,18 @@ fn stored((session_key, machine_id, session, settings, pruned, last): Columns) -
 
 impl Ledger {
     /// Every session that is not closed.
-    pub fn live_sessions(&self) -> Result<Vec<StoredSession>> {
+    pub(crate) fn live_sessions(&self) -> Result<Vec<StoredSession>> {
         let rows = self.all(&format!("{SELECT} WHERE closed_at IS NULL ORDER BY session_key"), [], columns)?;
         rows.into_iter().map(stored).collect()
     }
 
     /// Any session, closed ones too.
-    pub fn session(&self, session_id: &SessionId) -> Result<Option<StoredSession>> {
+    pub(crate) fn session(&self, session_id: &SessionId) -> Result<Option<StoredSession>> {
         self.one(&format!("{SELECT} WHERE session_id = ?1"), [session_id.as_str()], columns)?.map(stored).transpose()
     }
 
     /// Adds a session and returns its key.
-    pub fn add_session(&mut self, machine_id: &MachineId, session: &Session) -> Result<i64> {
+    pub(crate) fn add_session(&mut self, machine_id: &MachineId, session: &Session) -> Result<i64> {
         self.write(
             "INSERT INTO sessions (session_id, machine_id, session) VALUES (?1, ?2, ?3)",
             (session.session_id.as_str(), machine_id.as_str(), serde_json::to_string(session)?),
@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// Replaces a session's description; a closed one is open again.
-    pub fn describe_session(&mut self, session_key: i64, session: &Session) -> Result<()> {
+    pub(crate) fn describe_session(&mut self, session_key: i64, session: &Session) -> Result<()> {
         self.write(
             "UPDATE sessions SET session = ?2, closed_at = NULL WHERE session_key = ?1",
             (session_key, serde_json::to_string(session)?),
@@ -69,13 +69,13 @@ impl Ledger {
     }
 
     /// Takes a session out of the live ones. Its history stays.
-    pub fn close_session(&mut self, session_key: i64, at: Millis) -> Result<()> {
+    pub(crate) fn close_session(&mut self, session_key: i64, at: Millis) -> Result<()> {
         self.write("UPDATE sessions SET closed_at = ?2 WHERE session_key = ?1", (session_key, at))?;
         Ok(())
     }
 
     /// Keeps the latest settings read from the agent.
-    pub fn keep_settings(&mut self, session_key: i64, settings: &AgentSettings) -> Result<()> {
+    pub(crate) fn keep_settings(&mut self, session_key: i64, settings: &AgentSettings) -> Result<()> {
         self.write(
             "UPDATE sessions SET settings = ?2 WHERE session_key = ?1",
             (session_key, serde_json::to_string(settings)?),

@@ -16,11 +16,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The page's cookie. HttpOnly: no script can read it.
-pub const COOKIE_NAME: &str = "remora_token";
+pub(super) const COOKIE_NAME: &str = "remora_token";
 
 /// An HTTP answer that says what is wrong and what to do.
 #[derive(Debug)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     status: StatusCode,
     code: ErrorCode,
     message: String,
@@ -28,7 +28,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    pub fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), retry_after_seconds: None }
     }
 }
@@ -65,7 +65,7 @@ impl From<crate::hub::NoAnswer> for ApiError {
 }
 
 /// Refuses what a foreign page or a rebound name could have caused, and guards every answer.
-pub async fn check_origin(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(super) async fn check_origin(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let mut response = match app.check_names(request.headers(), request.extensions().get::<Ends>()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
@@ -117,7 +117,7 @@ impl App {
     }
 
     /// The address of whoever asks, behind a reverse proxy only if that one is trusted.
-    pub fn client_address(&self, headers: &HeaderMap, ends: Ends) -> IpAddr {
+    pub(crate) fn client_address(&self, headers: &HeaderMap, ends: Ends) -> IpAddr {
         let direct = ends.peer.ip().to_canonical();
         if !self.trusted_proxy.contains(&direct) {
             return direct;
@@ -128,7 +128,7 @@ impl App {
     }
 
     /// Who a request speaks for: a bearer token, or the page's cookie.
-    pub async fn door(&self, headers: &HeaderMap) -> Result<Door, ApiError> {
+    pub(crate) async fn door(&self, headers: &HeaderMap) -> Result<Door, ApiError> {
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let (token, from_cookie) = match (bearer, cookie(headers)) {
             (Some(bearer), _) => (bearer.trim().to_owned(), false),
@@ -147,7 +147,7 @@ impl App {
     }
 
     /// As [`App::door`], for one kind of peer only.
-    pub async fn door_for(&self, role: PeerRole, headers: &HeaderMap) -> Result<Door, ApiError> {
+    pub(crate) async fn door_for(&self, role: PeerRole, headers: &HeaderMap) -> Result<Door, ApiError> {
         let door = self.door(headers).await?;
         if door.role == role {
             return Ok(door);
@@ -157,7 +157,7 @@ impl App {
     }
 
     /// The cookie that a paired page gets.
-    pub fn cookie_for(&self, token: &str) -> String {
+    pub(crate) fn cookie_for(&self, token: &str) -> String {
         const TEN_YEARS_SECONDS: u64 = 10 * 365 * 24 * 3600;
         let https = self.tls || self.public_url.as_ref().is_some_and(|url| url.https);
         let secure = if https { "; Secure" } else { "" };

@@ -31,30 +31,30 @@ fn bad_request(message: String) -> ApiError {
 }
 
 /// Alive. Says nothing else: it is open to everyone.
-pub async fn healthz() -> &'static str {
+pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
 /// Ready: the hub answers and the ledger can be read.
-pub async fn readyz(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<&'static str> {
+pub(super) async fn readyz(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<&'static str> {
     app.door(&headers).await?;
     app.hub.ask(|reply| Question::FileTotals { reply }).await?;
     Ok("ready\n")
 }
 
-pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<String> {
+pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<String> {
     app.door(&headers).await?;
     Ok(app.metrics.text())
 }
 
 #[derive(Deserialize)]
-pub struct PairRequest {
+pub(super) struct PairRequest {
     code: String,
     device_name: String,
 }
 
 /// Trades a one-time code for a token: as a cookie for a page, in the answer for a proxy.
-pub async fn pair(
+pub(super) async fn pair(
     State(app): State<Arc<App>>,
     Extension(ends): Extension<Ends>,
     headers: HeaderMap,
@@ -78,13 +78,13 @@ pub async fn pair(
 }
 
 /// Who this cookie or token is.
-pub async fn me(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Json<Value>> {
+pub(super) async fn me(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Json<Value>> {
     let door = app.door(&headers).await?;
     Ok(Json(json!({"token_id": door.token_id, "role": door.role.as_str(), "device_name": door.label})))
 }
 
 /// Every device and proxy that can come in.
-pub async fn devices(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Json<Value>> {
+pub(super) async fn devices(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Json<Value>> {
     let door = app.door_for(PeerRole::Browser, &headers).await?;
     let tokens = app.hub.ask(|reply| Question::Devices { reply }).await?;
     let devices: Vec<Value> = tokens
@@ -110,7 +110,7 @@ fn device(token: &Token) -> Value {
     })
 }
 
-pub async fn revoke(
+pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Path(token_id): Path<String>,
     headers: HeaderMap,
@@ -124,7 +124,7 @@ pub async fn revoke(
 }
 
 #[derive(Deserialize)]
-pub struct AuditQuery {
+pub(super) struct AuditQuery {
     action: Option<String>,
     session_id: Option<String>,
     machine_id: Option<String>,
@@ -134,7 +134,7 @@ pub struct AuditQuery {
 }
 
 /// The audit trail, newest first. The next page is asked for with `before`.
-pub async fn audit(
+pub(super) async fn audit(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     query: Result<Query<AuditQuery>, QueryRejection>,

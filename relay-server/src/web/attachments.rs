@@ -33,13 +33,13 @@ const SNIFFED_BYTES: usize = 8192;
 const UPLOAD_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
-pub struct UploadQuery {
+pub(super) struct UploadQuery {
     #[serde(default)]
     name: String,
 }
 
 /// Takes the request's body as a file and returns its id.
-pub async fn upload(
+pub(super) async fn upload(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     Query(query): Query<UploadQuery>,
@@ -177,7 +177,7 @@ fn sniffed(head: &[u8]) -> String {
 }
 
 /// Hands a file out, never to be shown as a page of ours.
-pub async fn download(
+pub(super) async fn download(
     State(app): State<Arc<App>>,
     Path(attachment_id): Path<String>,
     headers: HeaderMap,

@@ -23,13 +23,18 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a request came from and arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub(crate) struct Ends {
     pub peer: SocketAddr,
     pub local: IpAddr,
 }
 
 /// Serves until `stop` completes; then sockets are closed with a "come back" code.
-pub async fn serve(app: Arc<App>, listener: TcpListener, acceptor: Option<Acceptor>, stop: impl Future<Output = ()>) {
+pub(crate) async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    acceptor: Option<Acceptor>,
+    stop: impl Future<Output = ()>,
+) {
     let router = router(app.clone());
     let mut stop = pin!(stop);
     loop {

@@ -17,7 +17,7 @@ struct Built;
 struct Placeholder;
 
 /// Any path that is no door: a file of the page, or the page itself.
-pub async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+pub(super) async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     if method != Method::GET && method != Method::HEAD {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }

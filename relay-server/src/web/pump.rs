@@ -43,7 +43,7 @@ enum End {
 }
 
 /// Serves one socket until it ends.
-pub async fn run<T: Incoming, S: AsyncRead + AsyncWrite + Unpin>(
+pub(super) async fn run<T: Incoming, S: AsyncRead + AsyncWrite + Unpin>(
     app: Arc<App>,
     door: Door,
     stream: WebSocketStream<S>,

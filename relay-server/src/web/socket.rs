@@ -30,7 +30,7 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 const WRITE_BUFFER_BYTES: usize = 128 * 1024;
 
 /// What is said in one direction, and which frame is the hello.
-pub trait Incoming: Frames + Send + 'static {
+pub(super) trait Incoming: Frames + Send + 'static {
     fn into_frame(self) -> Frame;
 }
 
@@ -47,13 +47,13 @@ impl Incoming for ProxyToRelay {
 }
 
 /// A browser's door.
-pub async fn client_ws(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn client_ws(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let door = app.door_for(PeerRole::Browser, request.headers()).await?;
     upgrade::<BrowserToRelay>(app, door, request)
 }
 
 /// A proxy's door.
-pub async fn proxy_ws(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn proxy_ws(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let door = app.door_for(PeerRole::Proxy, request.headers()).await?;
     upgrade::<ProxyToRelay>(app, door, request)
 }

@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Accepts TLS connections with the newest certificate.
 #[derive(Clone)]
-pub struct Acceptor(Arc<Mutex<Loaded>>);
+pub(crate) struct Acceptor(Arc<Mutex<Loaded>>);
 
 struct Loaded {
     files: TlsFiles,
@@ -27,13 +27,13 @@ struct Loaded {
 }
 
 impl Acceptor {
-    pub fn open(files: &TlsFiles) -> anyhow::Result<Self> {
+    pub(crate) fn open(files: &TlsFiles) -> anyhow::Result<Self> {
         let config = load(files)?;
         let changed = changed(files);
         Ok(Self(Arc::new(Mutex::new(Loaded { files: files.clone(), config, changed, looked: Instant::now() }))))
     }
 
-    pub async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
         TlsAcceptor::from(self.newest()).accept(stream).await
     }
 
