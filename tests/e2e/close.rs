@@ -141,3 +141,26 @@ async fn a_close_that_lacks_a_field_is_told_which() {
         assert!(error["message"].as_str().unwrap().contains(field), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_retry_of_a_settled_send_is_still_told_its_end_after_the_close() {
+    let mut world = World::new().await;
+    let delivered = world.finish("m1", "delivered").await;
+    acknowledged(&mut world.proxy, json!({"type": "session_closed", "session_id": SESSION})).await;
+    world.browser.send(send(SESSION, "m1", "hello")).await;
+    let told = world.browser.expect_like(json!({"client_message_id": "m1"})).await;
+    assert_eq!((&told["type"], &told["event_id"]), (&delivered["type"], &delivered["event_id"]), "{told}");
+}
+
+#[tokio::test]
+async fn a_close_that_the_proxy_confirms_without_the_id_is_confirmed_too() {
+    let mut world = World::with(&["--send-timeout-ms", "500"]).await;
+    announce(&mut world.proxy, &[SESSION, "sess_2"]).await;
+    world.browser.send(close("c1", SESSION)).await;
+    world.proxy.expect("close_session").await;
+    acknowledged(&mut world.proxy, json!({"type": "session_closed", "session_id": SESSION})).await;
+    world.browser.expect("session_closed").await;
+    world.browser.send(json!({"type": "agent_interrupt", "request_id": "later", "session_id": "sess_2"})).await;
+    world.browser.expect_like(json!({"request_id": "later", "error": {"code": "not_verified"}})).await;
+    world.browser.heard_nothing_like(json!({"request_id": "c1"})).await;
+}

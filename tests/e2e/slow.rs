@@ -2,7 +2,7 @@
 
 use crate::peer::Peer;
 use crate::relay::{Relay, Role};
-use crate::world::{SESSION, World, acknowledged, observed, send};
+use crate::world::{SESSION, World, acknowledged, observed, send, update};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::net::TcpSocket;
@@ -38,22 +38,35 @@ async fn talk(world: &mut World) {
     }
 }
 
-fn message_id(event: &Value) -> Option<String> {
-    event["message"]["message_id"].as_str().map(str::to_owned)
+/// The messages a frame brings: one when it is live, many when it catches up.
+fn messages_in(frame: &Value) -> Vec<String> {
+    let id = |event: &Value| event["message"]["message_id"].as_str().map(str::to_owned);
+    match frame["type"].as_str().unwrap() {
+        "message_event" => id(frame).into_iter().collect(),
+        "history_delta" => frame["events"].as_array().unwrap().iter().filter_map(id).collect(),
+        _ => Vec::new(),
+    }
 }
 
-/// Reads until a message arrives, and returns every message heard, live or caught up, in order.
+/// Every message once, in order.
+#[track_caller]
+fn assert_whole(messages: &[String]) {
+    for (number, message) in messages.iter().enumerate() {
+        let around = &messages[number.saturating_sub(3)..messages.len().min(number + 4)];
+        assert_eq!(*message, format!("a{number}"), "a gap or a repeat in {around:?}");
+    }
+    assert_eq!(messages.len(), MESSAGES);
+}
+
+/// Reads until a message arrives; returns every message heard, live or caught up, and every frame.
 async fn read_up_to(peer: &mut Peer, last: &str) -> (Vec<String>, Vec<Value>) {
-    let (mut messages, mut others) = (Vec::new(), Vec::new());
+    let (mut messages, mut frames) = (Vec::new(), Vec::new());
     while messages.last().map(String::as_str) != Some(last) {
         let frame = peer.next().await;
-        match frame["type"].as_str().unwrap() {
-            "message_event" => messages.extend(message_id(&frame)),
-            "history_delta" => messages.extend(frame["events"].as_array().unwrap().iter().filter_map(message_id)),
-            _ => others.push(frame),
-        }
+        messages.extend(messages_in(&frame));
+        frames.push(frame);
     }
-    (messages, others)
+    (messages, frames)
 }
 
 #[tokio::test]
@@ -67,16 +80,52 @@ async fn a_browser_that_stops_reading_slows_nobody_costs_little_and_catches_up()
     let prompt = crate::world::prompt("p1");
     acknowledged(&mut world.proxy, prompt).await;
 
-    let (messages, others) = read_up_to(&mut stalled, &format!("a{}", MESSAGES - 1)).await;
-    let expected: Vec<_> = (0..MESSAGES).map(|number| format!("a{number}")).collect();
-    assert_eq!(messages, expected, "no gap, no repeat");
-    assert!(others.iter().any(|frame| frame["type"] == "session_snapshot"), "{others:?}");
+    let (messages, frames) = read_up_to(&mut stalled, &format!("a{}", MESSAGES - 1)).await;
+    assert_whole(&messages);
+    assert!(frames.iter().any(|frame| frame["type"] == "session_snapshot"), "it is told anew what is true");
     let told_of_prompt = |frame: &Value| frame["prompt_id"] == "p1" || frame["open_prompts"][0]["prompt_id"] == "p1";
-    if !others.iter().any(told_of_prompt) {
+    if !frames.iter().any(told_of_prompt) {
         stalled.expect_where("the open prompt", told_of_prompt).await;
     }
     acknowledged(&mut world.proxy, observed(SESSION, "live", "again")).await;
     assert_eq!(read_up_to(&mut stalled, "live").await.0, ["live"]);
+}
+
+#[tokio::test]
+async fn a_browser_that_reads_slowly_misses_nothing_however_often_it_falls_behind() {
+    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut slow = narrow_browser(&world.relay).await;
+    let last = format!("a{}", MESSAGES - 1);
+    let reading = async {
+        let mut pace = tokio::time::interval(Duration::from_millis(4));
+        let (mut messages, mut catch_ups) = (Vec::new(), 0);
+        while messages.last() != Some(&last) {
+            pace.tick().await;
+            let frame = slow.next().await;
+            catch_ups += usize::from(frame["type"] == "history_delta");
+            messages.extend(messages_in(&frame));
+        }
+        (messages, catch_ups)
+    };
+    let ((), (messages, catch_ups)) = tokio::join!(talk(&mut world), reading);
+    assert_whole(&messages);
+    assert!(catch_ups > 0, "it was slow enough to fall behind");
+}
+
+#[tokio::test]
+async fn a_growing_message_is_whole_again_after_falling_behind() {
+    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut stalled = narrow_browser(&world.relay).await;
+    world.proxy.send(update("tail", 1, 0, "begin ")).await;
+    talk(&mut world).await;
+    world.proxy.send(update("tail", 2, 6, "middle ")).await;
+    world.proxy.settle().await;
+    stalled.expect_like(json!({"type": "message_update", "text": "begin "})).await;
+    let caught_up = stalled.expect("message_update").await;
+    assert_eq!((&caught_up["offset"], &caught_up["text"]), (&json!(0), &json!("begin middle ")));
+    world.proxy.send(update("tail", 3, 13, "end")).await;
+    let live = stalled.expect("message_update").await;
+    assert_eq!((&live["offset"], &live["text"]), (&json!(13), &json!("end")));
 }
 
 #[tokio::test]

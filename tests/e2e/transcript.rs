@@ -163,6 +163,27 @@ async fn an_update_of_a_message_never_begun_asks_for_the_whole() {
     world.proxy.send(update("a", 5, 100, "tail")).await;
     assert_like(&world.proxy.expect("message_resync").await, &json!({"message_id": "a"}));
     world.browser.heard_nothing_like(json!({"type": "message_update"})).await;
+    assert_eq!(tails(&world).await, Vec::<Value>::new());
+    let (_relay, mut browser, _) = world.lose_proxy().await;
+    browser.heard_nothing_like(json!({"type": "message_event"})).await;
+}
+
+#[tokio::test]
+async fn a_growing_message_is_held_to_the_content_limit_however_it_is_told() {
+    let mut world = World::with(&["--max-content-bytes", "1000"]).await;
+    world.proxy.send_all([update("a", 1, 0, &"x".repeat(600)), update("a", 2, 0, &"y".repeat(1000))]).await;
+    world.browser.expect_like(json!({"type": "message_update", "revision": 1})).await;
+    world.browser.expect_like(json!({"type": "message_update", "revision": 2})).await;
+    let mut over = update("a", 3, 1000, "z");
+    over["request_id"] = json!("r");
+    world.proxy.send(over).await;
+    let error = world.proxy.expect_like(json!({"request_id": "r"})).await;
+    assert_like(&error, &json!({"type": "connection_error", "code": "content_too_large"}));
+    let mut message = observed(SESSION, "b", &"x".repeat(1001));
+    message["request_id"] = json!("s");
+    world.proxy.send(message).await;
+    let error = world.proxy.expect_like(json!({"request_id": "s"})).await;
+    assert_like(&error, &json!({"type": "connection_error", "code": "content_too_large"}));
 }
 
 #[tokio::test]

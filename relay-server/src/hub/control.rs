@@ -237,12 +237,15 @@ impl Hub {
         self.tell_browser(peer, &RelayToBrowser::AgentControlResult(frame));
     }
 
-    /// A proxy went away with commands unanswered. Answers to dialogs wait: the proxy says on its
-    /// return which dialogs are still open.
+    /// A proxy went away with commands unanswered. A dialog that was being answered is open again:
+    /// if the answer did arrive, the proxy says on its return that the dialog is gone.
     pub(super) fn fail_controls_of(&mut self, proxy: PeerKey) -> Result<(), LedgerError> {
         for key in self.controls.keys_where(|(owner, _), _| *owner == proxy) {
             let Some(control) = self.controls.remove(&key) else { continue };
             let error = WireError::new(ErrorCode::NoProxyConnected, "The machine went away before it answered");
+            if let Awaits::Prompt(prompt_id) = &control.awaits {
+                self.revert_prompt(&control.session_id, prompt_id, Some(error.clone()))?;
+            }
             self.give_up(control, error)?;
         }
         Ok(())
