@@ -7,7 +7,8 @@ use crate::{Relay, clock};
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::connection::PeerRole;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use tokio::net::TcpListener;
 
@@ -183,23 +184,22 @@ fn serve(serve: Serve) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("cannot listen on {}: is another program using that port?", config.listen))?;
         let stop = stop_signal()?;
-        let url = address(&config, &listener)?;
+        let listening = listener.local_addr()?;
         let relay = Relay::open(config.clone())?;
-        say(format!("Remora relay listening on {url}"));
-        first_start(&config, &url)?;
+        say(format!("Remora relay listening on {}", url(&config, listening)));
+        first_start(&config, listening)?;
         relay.serve(listener, stop).await
     })
 }
 
-/// The address really listened on.
-fn address(config: &Config, listener: &TcpListener) -> anyhow::Result<String> {
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
-    Ok(format!("{scheme}://{}", listener.local_addr()?))
+fn url(config: &Config, address: SocketAddr) -> String {
+    format!("{}://{address}", if config.tls.is_some() { "https" } else { "http" })
 }
 
 /// Keeps where phones reach the relay, for a later `pair`; and while nobody is paired, offers it.
-fn first_start(config: &Config, url: &str) -> anyhow::Result<()> {
-    let url = config.public_url.as_ref().map_or_else(|| url.to_owned(), ToString::to_string);
+fn first_start(config: &Config, listening: SocketAddr) -> anyhow::Result<()> {
+    let reachable = SocketAddr::new(address_for_phones(listening.ip()), listening.port());
+    let url = config.public_url.as_ref().map_or_else(|| url(config, reachable), ToString::to_string);
     std::fs::write(url_file(&config.data_dir), &url)?;
     let mut ledger = Ledger::open(&config.data_dir)?;
     let paired = ledger.tokens()?.iter().any(|token| token.role == PeerRole::Browser && token.revoked_at.is_none());
@@ -208,6 +208,19 @@ fn first_start(config: &Config, url: &str) -> anyhow::Result<()> {
         offer_pairing(&mut ledger, PeerRole::Browser, &url)?;
     }
     Ok(())
+}
+
+/// "All addresses" is none that a phone can open: then it is the one this machine has in its network.
+fn address_for_phones(listening: IpAddr) -> IpAddr {
+    if !listening.is_unspecified() {
+        return listening;
+    }
+    // Nothing is sent: this only asks the system which of its addresses it would use.
+    let chosen = UdpSocket::bind((listening, 0)).and_then(|socket| {
+        socket.connect(("192.0.2.1", 9))?;
+        socket.local_addr()
+    });
+    chosen.map_or(listening, |address| address.ip())
 }
 
 fn url_file(data_dir: &Path) -> PathBuf {
@@ -258,7 +271,10 @@ fn offer_pairing(ledger: &mut Ledger, role: PeerRole, url: &str) -> anyhow::Resu
             // The code stands behind the #: browsers never send that part to anyone.
             let link = format!("{url}/#pair={code}");
             let picture = qrcode::QrCode::new(&link)?;
-            say(picture.render::<qrcode::render::unicode::Dense1x2>().build());
+            let picture = picture.render::<qrcode::render::unicode::Dense1x2>().build();
+            // Black on white, whatever the terminal's colours: not every phone reads the reverse.
+            let (begin, end) = if std::io::stdout().is_terminal() { ("\x1b[30;107m", "\x1b[0m") } else { ("", "") };
+            picture.lines().for_each(|line| say(format!("{begin}{line}{end}")));
             say(format!("Scan it with the phone, or open {url} there and type the code."));
         }
         PeerRole::Proxy => say(format!("On the dev box:  agent-proxy pair {url} {code}")),

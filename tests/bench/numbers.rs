@@ -17,6 +17,10 @@ impl Samples {
         self.nanos.extend_from_slice(&other.nanos);
     }
 
+    pub fn count(&self) -> usize {
+        self.nanos.len()
+    }
+
     /// The smallest duration that `share` of all do not exceed; zero if there are none.
     pub fn percentile(&self, share: f64) -> Duration {
         let mut sorted = self.nanos.clone();

@@ -2,6 +2,7 @@
 
 use crate::bare_ledger::{BareLedger, Pattern};
 use crate::numbers::{Samples, median, millis, per_second};
+use crate::process::Process;
 use crate::relay::Relay;
 use crate::report::{Aim, Report, say};
 use crate::sender::{Round, Sender, deliver_everything};
@@ -43,17 +44,57 @@ async fn compare_crowds(relay: &Relay, senders: &mut [Sender], report: &mut Repo
     let mut bare = open_bare(relay)?;
     bare.sends_per_second(BARE_GROUP, ROUND)?;
     let (mut relay_rates, mut bare_rates, mut to_accepted) = (Vec::new(), Vec::new(), Samples::default());
+    let mut cpu = CpuTimes::start(relay.process())?;
     for _ in 0..ROUNDS {
         bare_rates.push(bare.sends_per_second(BARE_GROUP, ROUND)?);
+        cpu.pause()?;
         let (rate, samples) = relay_round(senders).await?;
+        cpu.count(samples.count())?;
         relay_rates.push(rate);
         to_accepted.absorb(&samples);
     }
+    cpu.tell();
     let ratio = median(&relay_rates.iter().zip(&bare_rates).map(|(relay, bare)| relay / bare).collect::<Vec<_>>());
     let (relay_rate, bare_rate) = (per_second(median(&relay_rates)), per_second(median(&bare_rates)));
     report.ratio("sends accepted and delivered, 64 x 4 on 8 sessions", relay_rate, bare_rate, ratio, Aim::AtLeast(0.5));
     report.note("send to accepted under that load: p50 / p99 / p99.9", to_accepted.tail(), "-".into());
     Ok(())
+}
+
+/// Processor time of the relay and of this load generator, in the relay's rounds only.
+struct CpuTimes {
+    watched: [Process; 2],
+    since: [Duration; 2],
+    used: [Duration; 2],
+    sends: usize,
+}
+
+impl CpuTimes {
+    fn start(relay: Process) -> Result<Self> {
+        let watched = [relay, Process::new(std::process::id())];
+        let since = [watched[0].cpu_time()?, watched[1].cpu_time()?];
+        Ok(Self { watched, since, used: Default::default(), sends: 0 })
+    }
+
+    /// What was used up to now is not counted.
+    fn pause(&mut self) -> Result<()> {
+        self.since = [self.watched[0].cpu_time()?, self.watched[1].cpu_time()?];
+        Ok(())
+    }
+
+    /// What was used since the pause was used for so many sends.
+    fn count(&mut self, sends: usize) -> Result<()> {
+        for index in 0..2 {
+            self.used[index] += self.watched[index].cpu_time()? - self.since[index];
+        }
+        self.sends += sends;
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let [relay, clients] = self.used.map(|used| used.as_secs_f64() * 1e6 / self.sends as f64);
+        say(&format!("  processor time per send: relay {relay:.0} us, load generator {clients:.0} us"));
+    }
 }
 
 /// How many steps of sends shared a commit, on average.

@@ -9,8 +9,8 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 const SESSION: &str = "demo-session";
@@ -91,7 +91,10 @@ impl Demo {
         let id = &frame["client_message_id"];
         let text = frame["content"].as_str().unwrap_or("(a file)").to_owned();
         self.say(json!({"type": "proxy_message", "session_id": SESSION, "message": {"role": "user", "content": text, "client_message_id": id}})).await?;
-        self.say(json!({"type": "proxy_send_result", "session_id": SESSION, "client_message_id": id, "result": "delivered"})).await?;
+        self.say(
+            json!({"type": "proxy_send_result", "session_id": SESSION, "client_message_id": id, "result": "delivered"}),
+        )
+        .await?;
         if let Some(command) = text.strip_prefix("run ") {
             return self.ask(command).await;
         }
@@ -139,7 +142,8 @@ impl Demo {
         self.say(json!({"type": "proxy_session_snapshot", "sessions": [{
             "session_id": SESSION, "agent_type": "demo", "display_name": "Demo agent", "workspace_name": "make-believe",
             "status": "healthy", "activity": {"kind": kind, "label": label},
-        }]})).await
+        }]}))
+        .await
     }
 
     async fn done(&mut self, frame: &Value, command: &str) -> anyhow::Result<()> {

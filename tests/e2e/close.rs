@@ -23,8 +23,7 @@ async fn a_closed_session_goes_from_every_browser_and_its_history_stays() {
     world.proxy.send(closed(&json!("c1"))).await;
     for browser in [&mut world.browser, &mut tablet] {
         let frame = browser.expect("session_closed").await;
-        let expected =
-            json!({"request_id": "c1", "session_id": SESSION, "reason": "user_requested", "sequence": null});
+        let expected = json!({"request_id": "c1", "session_id": SESSION, "reason": "user_requested", "sequence": null});
         assert_like(&frame, &expected);
     }
     assert_like(&tablet.again(&world.relay).await.sessions, &json!({"sessions": []}));

@@ -22,7 +22,8 @@ exec "$@"
 
 /// `unshare` with what this machine permits: as root, or in a user namespace.
 fn unshare() -> Command {
-    let permitted = |flags: &&str| Command::new("unshare").args([flags, "true"]).output().is_ok_and(|it| it.status.success());
+    let permitted =
+        |flags: &&str| Command::new("unshare").args([flags, "true"]).output().is_ok_and(|it| it.status.success());
     let flags = ["-m", "-rm"].into_iter().find(permitted);
     let mut command = Command::new("unshare");
     command.arg(flags.expect("this test needs `unshare -m` or `unshare -rm` to work"));
@@ -76,7 +77,8 @@ async fn a_full_disk_refuses_writes_and_nothing_else_and_heals_by_itself() {
     world.say("a", "before").await;
     fill(&disk);
     let (accepted, refused) = send_until_refused(&mut world).await;
-    let expected = json!({"type": "message_failed", "status": "failed", "sequence": null, "error": {"code": "storage_full"}});
+    let expected =
+        json!({"type": "message_failed", "status": "failed", "sequence": null, "error": {"code": "storage_full"}});
     crate::peer::assert_like(&refused, &expected);
     world.proxy.heard_nothing_like(json!({"client_message_id": refused["client_message_id"]})).await;
 

@@ -2,7 +2,9 @@
 
 use crate::peer::{Peer, assert_like, is_like};
 use crate::relay::{Relay, Role};
-use crate::world::{SESSION, World, acknowledged, announce, answer, events_after, history, observed, prompt, send_result};
+use crate::world::{
+    SESSION, World, acknowledged, announce, answer, events_after, history, observed, prompt, send_result,
+};
 use serde_json::{Value, json};
 
 /// Kills the relay and starts it again. Nobody is connected then.
@@ -125,7 +127,10 @@ async fn open_prompts_and_settings_survive() {
     let mut world = crash_and_return(world).await;
     let prompts = world.browser.ack["open_prompts"].as_array().unwrap().clone();
     assert!(prompts.iter().any(|open| is_like(open, &json!({"prompt_id": "p1", "expires_at": null}))), "{prompts:?}");
-    assert!(prompts.iter().any(|open| is_like(open, &json!({"prompt_id": "p2", "expires_at": expires}))), "{prompts:?}");
+    assert!(
+        prompts.iter().any(|open| is_like(open, &json!({"prompt_id": "p2", "expires_at": expires}))),
+        "{prompts:?}"
+    );
     assert_like(&world.browser.ack["session_configs"], &json!({SESSION: settings}));
 
     announce(&mut world.proxy, &[SESSION]).await;

@@ -52,7 +52,9 @@ async fn the_seeds_own_hellos_are_welcome() {
     let resume = json!({"sessions": [{"session_id": "sess_123", "last_sequence": 42}]});
     browser.greet(json!({"client_name": "webui", "client_version": "dev", "resume": resume})).await;
     let mut proxy = unspoken(&relay, Role::Proxy).await;
-    proxy.greet(json!({"client_name": "agent-proxy", "client_version": "dev", "machine_label": "Robert-Windows"})).await;
+    proxy
+        .greet(json!({"client_name": "agent-proxy", "client_version": "dev", "machine_label": "Robert-Windows"}))
+        .await;
 }
 
 #[tokio::test]

@@ -53,7 +53,8 @@ async fn a_bare_heartbeat_is_enough() {
 
 #[tokio::test]
 async fn a_silent_socket_is_closed_as_stale() {
-    let World { relay: _relay, mut browser, mut proxy } = World::with(&["--heartbeat-interval-ms", "100", "--heartbeat-timeout-ms", "400"]).await;
+    let World { relay: _relay, mut browser, mut proxy } =
+        World::with(&["--heartbeat-interval-ms", "100", "--heartbeat-timeout-ms", "400"]).await;
     assert_eq!(browser.expect_close().await.0, 4001);
     assert_eq!(proxy.expect_close().await.0, 4001);
 }

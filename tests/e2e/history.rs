@@ -32,7 +32,10 @@ async fn a_snapshot_holds_the_transcript_oldest_first() {
     assert_like(&snapshot, &json!({"session_id": SESSION, "request_id": "h1", "last_sequence": last}));
     assert_eq!(snapshot["ledger_epoch"], world.browser.ack["ledger_epoch"]);
     assert_eq!(ids(&snapshot), ["a0", "a1", "a2", "a3", "a4", "a5"]);
-    assert_like(&snapshot["messages"][0], &json!({"role": "assistant", "content": "text", "created_at": crate::world::NOW}));
+    assert_like(
+        &snapshot["messages"][0],
+        &json!({"role": "assistant", "content": "text", "created_at": crate::world::NOW}),
+    );
 }
 
 #[tokio::test]
@@ -145,7 +148,8 @@ async fn a_browser_that_comes_back_gets_exactly_what_it_missed() {
     let mut back = Peer::with_hello(&world.relay, Role::Browser, &token, cursors).await;
     let delta = back.next().await;
     assert_like(&delta, &json!({"type": "history_delta", "verdict": "ok", "from_sequence": seen}));
-    let missed: Vec<_> = delta["events"].as_array().unwrap().iter().map(|event| &event["message"]["message_id"]).collect();
+    let missed: Vec<_> =
+        delta["events"].as_array().unwrap().iter().map(|event| &event["message"]["message_id"]).collect();
     assert_eq!(missed, ["b", "c"]);
     acknowledged(&mut world.proxy, observed(SESSION, "d", "live")).await;
     let live = back.expect("message_event").await;
@@ -292,7 +296,8 @@ async fn a_session_that_is_down_or_closed_can_still_be_read() {
 async fn a_cursor_that_is_no_number_is_refused() {
     let mut world = World::new().await;
     for cursor in [json!(-1), json!(1.5), json!("1"), json!([])] {
-        let request = json!({"type": "history_request", "session_id": SESSION, "after_sequence": cursor, "request_id": "h"});
+        let request =
+            json!({"type": "history_request", "session_id": SESSION, "after_sequence": cursor, "request_id": "h"});
         world.browser.send(request).await;
         let error = world.browser.expect("connection_error").await;
         assert_like(&error, &json!({"code": "invalid_message", "request_id": "h"}));

@@ -166,7 +166,8 @@ async fn half_open_sockets_harm_nobody() {
     let mut half_open = Vec::new();
     for number in 0..200 {
         let mut stream = TcpStream::connect(relay.address()).await.unwrap();
-        let beginning = ["", "G", "GET /client-ws HTTP/1.1\r\nHost: ", "POST /api/pair HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"];
+        let beginning =
+            ["", "G", "GET /client-ws HTTP/1.1\r\nHost: ", "POST /api/pair HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"];
         stream.write_all(beginning[number % 4].as_bytes()).await.unwrap();
         half_open.push(stream);
     }

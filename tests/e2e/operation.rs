@@ -239,7 +239,8 @@ async fn tokens_can_be_made_many_at_once_while_the_relay_is_busy() {
     let mut world = World::new().await;
     let tokens: Vec<_> = std::thread::scope(|scope| {
         let relay = &world.relay;
-        let makers: Vec<_> = (0..12).map(|number| scope.spawn(move || relay.token(Role::Browser, &format!("phone {number}")))).collect();
+        let makers: Vec<_> =
+            (0..12).map(|number| scope.spawn(move || relay.token(Role::Browser, &format!("phone {number}")))).collect();
         makers.into_iter().map(|maker| maker.join().unwrap()).collect()
     });
     world.finish("m1", "delivered").await;

@@ -130,12 +130,8 @@ async fn an_answer_that_does_not_fit_leaves_the_prompt_open() {
     let base = json!({
         "type": "permission_response", "request_id": "r", "session_id": SESSION, "prompt_id": "p1"
     });
-    let wrong = [
-        json!({"choice_id": "always"}),
-        json!({"choice_ids": ["yes"]}),
-        json!({"text": "as you like"}),
-        json!({}),
-    ];
+    let wrong =
+        [json!({"choice_id": "always"}), json!({"choice_ids": ["yes"]}), json!({"text": "as you like"}), json!({})];
     for fields in wrong {
         let mut frame = base.clone();
         frame.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

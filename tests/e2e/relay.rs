@@ -226,10 +226,8 @@ impl Printed {
     fn wait_for(&self, fits: impl Fn(&str) -> bool) -> Option<String> {
         let found = |lines: &[String]| lines.iter().find(|line| fits(line)).cloned();
         let lines = self.lines.lock().unwrap();
-        let (lines, _) = self
-            .grown
-            .wait_timeout_while(lines, PATIENCE, |(lines, ended)| !*ended && found(lines).is_none())
-            .unwrap();
+        let (lines, _) =
+            self.grown.wait_timeout_while(lines, PATIENCE, |(lines, ended)| !*ended && found(lines).is_none()).unwrap();
         found(&lines.0)
     }
 

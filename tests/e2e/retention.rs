@@ -30,7 +30,9 @@ async fn what_is_too_old_goes_and_the_rest_stays() {
 #[tokio::test]
 async fn a_cursor_before_what_is_kept_is_told_so() {
     let (relay, mut browser) = with_an_old_message("1").await;
-    browser.send(json!({"type": "history_request", "session_id": SESSION, "after_sequence": 0, "request_id": "h"})).await;
+    browser
+        .send(json!({"type": "history_request", "session_id": SESSION, "after_sequence": 0, "request_id": "h"}))
+        .await;
     let error = browser.expect_like(json!({"request_id": "h"})).await;
     assert_like(&error, &json!({"type": "connection_error", "code": "history_not_available"}));
     let mut back = browser.resume(&relay, json!([{"session_id": SESSION, "last_sequence": 0}])).await;

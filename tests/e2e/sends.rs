@@ -2,7 +2,9 @@
 
 use crate::peer::{Peer, assert_like, is_utc_time};
 use crate::relay::{Relay, Role};
-use crate::world::{NOW, SESSION, World, acknowledged, announce, history, observed, send, send_result, session, snapshot};
+use crate::world::{
+    NOW, SESSION, World, acknowledged, announce, history, observed, send, send_result, session, snapshot,
+};
 use serde_json::{Value, json};
 
 /// What a retry under the same id is answered with.
@@ -58,10 +60,7 @@ async fn a_proxys_own_error_code_passes_through() {
 async fn a_send_nobody_saw_arrive_is_indeterminate() {
     let mut world = World::new().await;
     let failed = world.finish("m1", "indeterminate").await;
-    assert_like(
-        &failed,
-        &json!({"status": "failed", "delivery": "indeterminate", "error": {"code": "not_verified"}}),
-    );
+    assert_like(&failed, &json!({"status": "failed", "delivery": "indeterminate", "error": {"code": "not_verified"}}));
 }
 
 #[tokio::test]

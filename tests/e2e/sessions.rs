@@ -131,7 +131,8 @@ async fn a_status_without_health_leaves_the_health_as_it_was() {
 #[tokio::test]
 async fn words_from_a_newer_proxy_pass_through() {
     let mut world = World::new().await;
-    let odd = json!({"session_id": "sess_2", "agent_type": "aider", "status": "sleeping", "activity": {"kind": "dreaming"}});
+    let odd =
+        json!({"session_id": "sess_2", "agent_type": "aider", "status": "sleeping", "activity": {"kind": "dreaming"}});
     world.proxy.send(snapshot(vec![session(SESSION), odd.clone()])).await;
     assert_like(&world.browser.expect("session_up").await["session"], &odd);
 }

@@ -25,16 +25,29 @@ const BUDGET: Duration = Duration::from_secs(50);
 /// What somebody outside the relay saw.
 enum Seen {
     /// A phone is about to send this.
-    Sent { session: String, id: String },
+    Sent {
+        session: String,
+        id: String,
+    },
     /// A phone is about to send again what it never heard of.
-    Retried { id: String },
+    Retried {
+        id: String,
+    },
     /// A browser was told this event.
     Event(Value),
     /// The proxy was given this send.
-    Forwarded { id: String },
+    Forwarded {
+        id: String,
+    },
     /// The relay took this result, or this transcript message, and said so.
-    ResultTaken { id: String, result: String },
-    MessageTaken { session: String, id: String },
+    ResultTaken {
+        id: String,
+        result: String,
+    },
+    MessageTaken {
+        session: String,
+        id: String,
+    },
 }
 
 /// Everything the outside was told, over all rounds.
@@ -127,7 +140,13 @@ async fn connect(address: &str, role: Role, token: &str) -> Option<Peer> {
 }
 
 /// A phone that sends as fast as its window allows, until the relay is gone.
-async fn phone(address: String, token: String, name: String, retries: Vec<(String, String)>, book: UnboundedSender<Seen>) {
+async fn phone(
+    address: String,
+    token: String,
+    name: String,
+    retries: Vec<(String, String)>,
+    book: UnboundedSender<Seen>,
+) {
     let Some(mut peer) = connect(&address, Role::Browser, &token).await else { return };
     let mut open = HashSet::new();
     let mut queue = retries;
@@ -175,7 +194,9 @@ async fn proxy(address: String, token: String, name: String, book: UnboundedSend
         let mut message = observed(session, &said, "soak");
         message["request_id"] = json!(format!("message/{session}/{said}"));
         peer.try_send(message).await;
-        if let Some(result) = [Some("delivered"), Some("delivered"), Some("failed"), Some("indeterminate"), None][number % 5] {
+        if let Some(result) =
+            [Some("delivered"), Some("delivered"), Some("failed"), Some("indeterminate"), None][number % 5]
+        {
             let mut frame = send_result(session, id, result);
             frame["request_id"] = json!(format!("result/{id}/{result}"));
             peer.try_send(frame).await;
@@ -266,9 +287,14 @@ async fn audit(browser: &mut Peer, session: &str, book: &Book) {
     }
     let events = events_after(browser, session, 0).await;
     assert!(events.is_sorted_by(|a, b| a["sequence"].as_u64() < b["sequence"].as_u64()), "sequences grow");
-    let kept: HashMap<_, _> = events.iter().map(|event| (event["sequence"].as_u64().unwrap(), &event["event_id"])).collect();
+    let kept: HashMap<_, _> =
+        events.iter().map(|event| (event["sequence"].as_u64().unwrap(), &event["event_id"])).collect();
     for (sequence, event_id) in book.events.get(session).into_iter().flatten() {
-        assert_eq!(kept.get(sequence).and_then(|kept| kept.as_str()), Some(event_id.as_str()), "{sequence} was told and lost");
+        assert_eq!(
+            kept.get(sequence).and_then(|kept| kept.as_str()),
+            Some(event_id.as_str()),
+            "{sequence} was told and lost"
+        );
     }
 }
 
@@ -289,6 +315,10 @@ async fn after_hundreds_of_kills_every_accepted_send_is_accounted_for() {
         audit(&mut browser, session, &book).await;
     }
     let (sent, accepted, said) = (book.sent.len(), book.accepted.len(), book.taken_messages.len());
-    println!("{rounds} rounds in {:?}: {sent} sent, {accepted} heard accepted, {} forwarded, {said} said", start.elapsed(), book.forwarded.len());
+    println!(
+        "{rounds} rounds in {:?}: {sent} sent, {accepted} heard accepted, {} forwarded, {said} said",
+        start.elapsed(),
+        book.forwarded.len()
+    );
     assert!(rounds >= 50 && accepted > rounds && said > rounds, "{rounds} rounds, {accepted} accepted, {said} said");
 }

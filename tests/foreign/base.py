@@ -7,8 +7,6 @@ import uuid
 
 from relay import Relay
 
-AGENT_TYPES = {"claude", "codex", "gemini", "unknown"}
-STATUSES = {"healthy", "degraded", "disconnected", "scraping_failed", "agent_ui_changed"}
 ACTIVITIES = {
     "thinking", "generating", "reading_files", "running_command",
     "applying_patch", "waiting_for_user", "idle",

@@ -179,17 +179,26 @@ impl Hub {
         Ok(())
     }
 
-    /// A `session_closed` ends the `close_session` that asked for it. Returns the browser's own id.
+    /// A `session_closed` ends whatever `close_session` asked for it. Returns the id that a browser
+    /// knows it by.
     pub(super) fn finish_close(
         &mut self,
         peer: PeerKey,
         closed: &SessionClosed,
     ) -> Result<Option<RequestId>, LedgerError> {
-        let Some(request_id) = closed.request_id.clone() else { return Ok(None) };
-        let Some(control) = self.controls.remove(&(peer, request_id.clone())) else { return Ok(Some(request_id)) };
-        let subject = control.request_id.clone().unwrap_or(request_id);
-        self.audit_command(control.browser, ("close_session", subject.as_str()), &closed.session_id, "ok", None)?;
-        Ok(control.request_id)
+        let mut told = closed.request_id.clone();
+        let asked = self.controls.keys_where(|(owner, _), control| {
+            *owner == peer && control.session_id == closed.session_id && control.command == "close_session"
+        });
+        for key in asked {
+            let Some(control) = self.controls.remove(&key) else { continue };
+            if told.is_none() || told.as_ref() == Some(&key.1) {
+                told = control.request_id;
+            }
+            let subject = key.1.as_str();
+            self.audit_command(control.browser, ("close_session", subject), &closed.session_id, "ok", None)?;
+        }
+        Ok(told)
     }
 
     /// Tells the asker, and the audit trail, how a command ended.

@@ -48,6 +48,11 @@ impl Hub {
             return Ok(());
         }
         let Some(live) = self.sessions.get(&send.session_id) else {
+            if let Some(closed) = self.ledger.session(&send.session_id)?
+                && let Some(known) = self.ledger.send(closed.session_key, &send.client_message_id)?
+            {
+                return self.tell_again(peer, closed.session_key, &known);
+            }
             let (code, message) = if self.peers.proxies().next().is_some() {
                 (ErrorCode::SessionUnknown, "There is no such session")
             } else {
@@ -60,14 +65,16 @@ impl Hub {
         match self.ledger.send(session_key, &send.client_message_id)? {
             None => self.take_send(peer, send, None),
             Some(known) if known.delivery == DeliveryState::Failed => self.take_send(peer, send, Some(known)),
-            Some(known) => {
-                // Told again exactly as it was told before: the same event, to the asker alone.
-                if let Some(event) = self.ledger.event(session_key, known.settled_sequence)? {
-                    self.peers.tell(peer, Item::Answer(event.into()));
-                }
-                Ok(())
-            }
+            Some(known) => self.tell_again(peer, session_key, &known),
         }
+    }
+
+    /// Told again exactly as it was told before: the same event, to the asker alone.
+    fn tell_again(&mut self, peer: PeerKey, session_key: i64, known: &StoredSend) -> Result<(), Stop> {
+        if let Some(event) = self.ledger.event(session_key, known.settled_sequence)? {
+            self.peers.tell(peer, Item::Answer(event.into()));
+        }
+        Ok(())
     }
 
     /// Takes a new send, or one that failed before, and forwards it if someone is there to type it.

@@ -159,7 +159,7 @@ impl Hub {
     /// A slow browser has read all it was given: it is greeted anew, from where it fell behind.
     pub(super) fn catch_up(&mut self, key: PeerKey) -> Result<(), LedgerError> {
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
-        let Some(behind) = peer.behind.take() else { return Ok(()) };
+        let Some(behind) = peer.take_behind() else { return Ok(()) };
         let peer = &*peer;
         let cursors: Vec<Cursor> = self
             .sessions

@@ -24,7 +24,7 @@ pub(super) struct Peer {
     /// A browser's chosen sessions; `None` is all of them.
     interest: Option<Vec<SessionId>>,
     /// Where a slow browser fell behind in each session (by its key in the ledger), if it did.
-    pub behind: Option<BTreeMap<i64, Sequence>>,
+    behind: Option<BTreeMap<i64, Sequence>>,
     /// To be said after the commit.
     pending: Vec<Item>,
 }
@@ -83,34 +83,44 @@ impl Peer {
     /// Hands over what is pending. Returns how many frames were dropped.
     fn flush(&mut self) -> usize {
         let bytes = self.pending.iter().map(Item::bytes).sum();
-        let pending = std::mem::take(&mut self.pending);
         if self.behind.is_none() && self.outbox.has_room(bytes) {
-            self.outbox.push(pending, bytes);
+            self.outbox.push(std::mem::take(&mut self.pending), bytes);
             return 0;
         }
         if self.role == PeerRole::Proxy {
             // Commands wait in the ledger; the proxy gets them again when it comes back.
             self.outbox.close(CloseCode::TooSlow);
-            return pending.len();
+            return std::mem::take(&mut self.pending).len();
         }
-        let behind = self.behind.get_or_insert_default();
-        let count = pending.len();
-        let mut answers = Vec::new();
-        for item in pending {
-            match item {
-                Item::Answer(_) | Item::History(_) => answers.push(item),
-                Item::Event(session_key, sequence, _) => {
-                    behind.entry(session_key).or_insert(Sequence(sequence.0 - 1));
-                }
-                Item::State(_) => {}
-            }
-        }
-        let dropped = count - answers.len();
+        let dropped = self.drop_news();
         // The socket reads no further requests while its queue is full, so answers cannot pile up.
-        let bytes = answers.iter().map(Item::bytes).sum();
-        self.outbox.push(answers, bytes);
+        let bytes = self.pending.iter().map(Item::bytes).sum();
+        self.outbox.push(std::mem::take(&mut self.pending), bytes);
         self.outbox.fall_behind();
         dropped
+    }
+
+    /// Drops what is pending but answers, and notes where the peer falls behind. Returns how many.
+    fn drop_news(&mut self) -> usize {
+        let behind = self.behind.get_or_insert_default();
+        let before = self.pending.len();
+        self.pending.retain(|item| match item {
+            Item::Answer(_) | Item::History(_) => true,
+            Item::Event(session_key, sequence, _) => {
+                behind.entry(*session_key).or_insert(Sequence(sequence.0 - 1));
+                false
+            }
+            Item::State(_) => false,
+        });
+        before - self.pending.len()
+    }
+
+    /// Where the peer fell behind, if it did; from here on it is up to date again. What is pending
+    /// will be in what it is told now.
+    pub(crate) fn take_behind(&mut self) -> Option<BTreeMap<i64, Sequence>> {
+        self.behind.as_ref()?;
+        self.drop_news();
+        self.behind.take()
     }
 }
 

@@ -106,31 +106,33 @@ impl Hub {
     pub(super) fn message_update(&mut self, peer: PeerKey, update: &MessageUpdate) -> Result<(), Stop> {
         self.own_session(peer, &update.session_id)?;
         let most = self.limits.max_content_bytes;
-        let now = &self.server_ts;
         let tails = self.tails.entry(update.session_id.clone()).or_default();
         if tails.len() >= MOST_TAILS && !tails.contains_key(&update.message_id) {
-            return refuse(
-                ErrorCode::LimitReached,
-                format!("proxy_message_update: {MOST_TAILS} messages are growing already"),
-            );
+            let message = format!("proxy_message_update: {MOST_TAILS} messages are growing already");
+            return refuse(ErrorCode::LimitReached, message);
         }
-        let tail = tails.entry(update.message_id.clone()).or_insert_with(|| Tail::begin(update, now));
-        if update.revision < tail.revision {
-            return Ok(());
+        let mut tail = match tails.remove(&update.message_id) {
+            Some(tail) => tail,
+            None => Tail::begin(update, &self.server_ts),
+        };
+        let outcome = tail.put(update, most);
+        if !tail.text.is_empty() {
+            tails.insert(update.message_id.clone(), tail);
         }
-        if tail.text.len() + update.text.len() > most {
-            return refuse(
-                ErrorCode::ContentTooLarge,
-                format!("proxy_message_update: the text is longer than {most} bytes"),
-            );
-        }
-        if tail.put(update.offset as usize, &update.text) {
-            tail.revision = update.revision;
-            let frame = RelayToBrowser::MessageUpdate(update.clone());
-            self.broadcast(Audience::Interested(&update.session_id), &frame);
-        } else {
-            let (session_id, message_id) = (update.session_id.clone(), update.message_id.clone());
-            self.tell_proxy(peer, &RelayToProxy::MessageResync(MessageResync { session_id, message_id }));
+        match outcome {
+            Put::Done => {
+                let frame = RelayToBrowser::MessageUpdate(update.clone());
+                self.broadcast(Audience::Interested(&update.session_id), &frame);
+            }
+            Put::Stale => {}
+            Put::NoSuchOffset => {
+                let (session_id, message_id) = (update.session_id.clone(), update.message_id.clone());
+                self.tell_proxy(peer, &RelayToProxy::MessageResync(MessageResync { session_id, message_id }));
+            }
+            Put::TooLong => {
+                let message = format!("proxy_message_update: the text is longer than {most} bytes");
+                return refuse(ErrorCode::ContentTooLarge, message);
+            }
         }
         Ok(())
     }
@@ -190,16 +192,34 @@ impl Tail {
         }
     }
 
-    /// Puts text in at an offset and drops what stood from there on. False if there is no such offset.
-    fn put(&mut self, offset: usize, text: &str) -> bool {
-        if offset != self.utf16_units {
-            let Some(byte) = byte_offset(&self.text, offset) else { return false };
-            self.text.truncate(byte);
+    /// Puts text in at its offset and drops what stood from there on.
+    fn put(&mut self, update: &MessageUpdate, most_bytes: usize) -> Put {
+        if update.revision < self.revision {
+            return Put::Stale;
         }
-        self.text.push_str(text);
-        self.utf16_units = offset + text.chars().map(char::len_utf16).sum::<usize>();
-        true
+        let offset = update.offset as usize;
+        let end = if offset == self.utf16_units { Some(self.text.len()) } else { byte_offset(&self.text, offset) };
+        let Some(end) = end else { return Put::NoSuchOffset };
+        if end + update.text.len() > most_bytes {
+            return Put::TooLong;
+        }
+        self.text.truncate(end);
+        self.text.push_str(&update.text);
+        self.utf16_units = offset + update.text.chars().map(char::len_utf16).sum::<usize>();
+        self.revision = update.revision;
+        Put::Done
     }
+}
+
+/// What became of an addition.
+#[derive(Debug, PartialEq, Eq)]
+enum Put {
+    Done,
+    /// It is older than what we have.
+    Stale,
+    /// The two sides disagree: the whole text is needed.
+    NoSuchOffset,
+    TooLong,
 }
 
 /// Where a count of UTF-16 units falls in a string, unless beyond it or inside a character.
@@ -219,24 +239,38 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn tail() -> Tail {
-        Tail {
+    fn update(offset: usize, text: &str) -> MessageUpdate {
+        MessageUpdate {
+            session_id: SessionId::new("s"),
+            message_id: MessageId::new("m"),
             revision: 1,
-            role: Role::ASSISTANT,
-            created_at: Timestamp(String::new()),
-            text: String::new(),
-            utf16_units: 0,
+            role: None,
+            offset: offset as u32,
+            text: text.to_owned(),
+            created_at: None,
         }
+    }
+
+    fn tail() -> Tail {
+        Tail::begin(&update(0, ""), &Timestamp(String::new()))
     }
 
     #[test]
     fn offsets_count_utf16_units() {
         let mut tail = tail();
-        assert!(tail.put(0, "a😀b"));
-        assert!(!tail.put(2, "x"), "inside the emoji");
-        assert!(!tail.put(5, "x"), "beyond the end");
-        assert!(tail.put(3, "c"));
+        assert_eq!(tail.put(&update(0, "a😀b"), 100), Put::Done);
+        assert_eq!(tail.put(&update(2, "x"), 100), Put::NoSuchOffset, "inside the emoji");
+        assert_eq!(tail.put(&update(5, "x"), 100), Put::NoSuchOffset, "beyond the end");
+        assert_eq!(tail.put(&update(3, "c"), 100), Put::Done);
         assert_eq!(tail.text, "a😀c");
+    }
+
+    #[test]
+    fn a_text_is_held_to_its_limit_and_can_be_restated_up_to_it() {
+        let mut tail = tail();
+        assert_eq!(tail.put(&update(0, "12345678"), 10), Put::Done);
+        assert_eq!(tail.put(&update(8, "9ab"), 10), Put::TooLong);
+        assert_eq!(tail.put(&update(0, "123456789a"), 10), Put::Done);
     }
 
     proptest! {
@@ -246,9 +280,9 @@ mod tests {
             let mut sent = String::new();
             for (index, piece) in pieces.iter().enumerate() {
                 let offset = sent.encode_utf16().count();
-                prop_assert!(tail.put(offset, piece));
+                prop_assert_eq!(tail.put(&update(offset, piece), 10_000), Put::Done);
                 if index == again {
-                    prop_assert!(tail.put(offset, piece), "a repeated piece changes nothing");
+                    prop_assert_eq!(tail.put(&update(offset, piece), 10_000), Put::Done, "a repeated piece changes nothing");
                 }
                 sent.push_str(piece);
             }
