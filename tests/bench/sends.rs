@@ -36,7 +36,7 @@ pub async fn crowd(report: &mut Report) -> Result<()> {
         senders.push(Sender::connect(&door, number, &sessions[number % SESSIONS]).await?);
     }
     unless_it_ends(deliver_everything(proxy), compare_crowds(&relay, &mut senders, report)).await?;
-    tell_group_size(&relay, &relay.browser_door("counter")?)
+    tell_groups(&relay, &relay.browser_door("counter")?)
 }
 
 async fn compare_crowds(relay: &Relay, senders: &mut [Sender], report: &mut Report) -> Result<()> {
@@ -97,11 +97,12 @@ impl CpuTimes {
     }
 }
 
-/// How many steps of sends shared a commit, on average.
-fn tell_group_size(relay: &Relay, door: &Door) -> Result<()> {
-    let steps = relay.counted(door, "remora_relay_events_total")?;
+/// How many events shared a commit on average, and how long the relay worked on each group.
+fn tell_groups(relay: &Relay, door: &Door) -> Result<()> {
+    let events = relay.counted(door, "remora_relay_events_total")?;
     let commits = relay.counted(door, "remora_relay_commit_seconds_count")?;
-    say(&format!("  on average {:.0} events shared a commit", steps / commits));
+    let millis = relay.counted(door, "remora_relay_commit_seconds_sum")? * 1000.0;
+    say(&format!("  {:.0} events shared a commit, which took {:.2} ms", events / commits, millis / commits));
     Ok(())
 }
 

@@ -57,7 +57,7 @@ impl Demo {
             match frame.context("the relay closed the connection")?? {
                 Message::Text(text) => self.heard(&serde_json::from_str(&text)?).await?,
                 Message::Close(reason) => bail!("the relay closed the connection: {reason:?}"),
-                _ => {}
+                Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
             }
         }
     }

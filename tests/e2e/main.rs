@@ -41,4 +41,5 @@ mod sends;
 mod sessions;
 mod slow;
 mod soak;
+mod tidy;
 mod transcript;

@@ -2,7 +2,7 @@
 
 use crate::peer::Peer;
 use crate::relay::{Relay, Role};
-use crate::world::{SESSION, World, acknowledged, observed, send, update};
+use crate::world::{SESSION, World, acknowledged, announce, observed, send, send_result, update};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::time::Duration;
@@ -129,6 +129,25 @@ async fn a_growing_message_is_whole_again_after_falling_behind() {
     world.proxy.send(update("tail", 3, 13, "end")).await;
     let live = stalled.expect("message_update").await;
     assert_eq!((&live["offset"], &live["text"]), (&json!(13), &json!("end")));
+}
+
+#[tokio::test]
+async fn the_fate_of_ones_own_send_is_not_lost_by_falling_behind() {
+    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    announce(&mut world.proxy, &[SESSION, "sess_2"]).await;
+    let mut stalled = narrow_browser(&world.relay).await;
+    stalled.send(json!({"type": "session_interest", "sessions": [SESSION]})).await;
+    stalled.send(send("sess_2", "m1", "hello")).await;
+    stalled.expect("message_accepted").await;
+    talk(&mut world).await;
+    world.proxy.send(send_result("sess_2", "m1", "delivered")).await;
+    world.browser.expect("message_delivered").await;
+    let (_, frames) = read_up_to(&mut stalled, &format!("a{}", MESSAGES - 1)).await;
+    let tells = |frame: &Value| frame["type"] == "message_delivered" && frame["client_message_id"] == "m1";
+    let told = |frame: &Value| tells(frame) || frame["events"].as_array().is_some_and(|events| events.iter().any(tells));
+    if !frames.iter().any(told) {
+        stalled.expect_where("news of the send", told).await;
+    }
 }
 
 #[tokio::test]
