@@ -4,7 +4,11 @@
 //! recorded, so that the rows are as long; only ids and sequences change from row to row. No JSON is
 //! built here, nothing is looked up, and nobody is told.
 
+#![expect(clippy::disallowed_types, reason = "the baseline of a ledger is a database")]
+
 use crate::relay::scratch_dir;
+use crate::sender::client_message_id;
+use crate::sends::{SENDERS, SESSIONS};
 use anyhow::{Context, Result};
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
@@ -13,10 +17,8 @@ use tempfile::TempDir;
 
 const SCHEMA: &str = include_str!("../../relay-server/src/ledger/schema/0001_first.sql");
 
-const SESSIONS: usize = 8;
-
 /// What the relay wrote for one send.
-pub struct Pattern {
+pub(crate) struct Pattern {
     message: String,
     token_id: String,
     /// The texts of its events: accepted, delivered.
@@ -29,7 +31,7 @@ type AuditRow = (String, String, Option<String>, Option<String>, Option<String>,
 
 impl Pattern {
     /// Reads what a running relay has recorded of its latest delivered send.
-    pub fn from_relay(data_dir: &Path) -> Result<Self> {
+    pub(crate) fn from_relay(data_dir: &Path) -> Result<Self> {
         let ledger = Connection::open_with_flags(data_dir.join("ledger.sqlite3"), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let (session_key, client_message_id, message, token_id, accepted, delivered) = ledger
             .query_row(
@@ -51,14 +53,14 @@ impl Pattern {
     }
 
     /// How many rows are inserted or changed for one send.
-    pub fn rows_per_send(&self) -> usize {
+    pub(crate) fn rows_per_send(&self) -> usize {
         // The message, its two events, its change to delivered, and the audit trail.
         4 + self.audit.len()
     }
 }
 
 /// A ledger without a relay.
-pub struct BareLedger {
+pub(crate) struct BareLedger {
     connection: Connection,
     pattern: Pattern,
     accepted: u64,
@@ -69,7 +71,7 @@ pub struct BareLedger {
 }
 
 impl BareLedger {
-    pub fn open(pattern: Pattern) -> Result<Self> {
+    pub(crate) fn open(pattern: Pattern) -> Result<Self> {
         let data_dir = scratch_dir()?;
         let connection = Connection::open(data_dir.path().join("ledger.sqlite3"))?;
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -81,7 +83,7 @@ impl BareLedger {
     }
 
     /// Commits groups of `group` acceptances and as many deliveries for `duration`. Returns sends per second.
-    pub fn sends_per_second(&mut self, group: usize, duration: Duration) -> Result<f64> {
+    pub(crate) fn sends_per_second(&mut self, group: usize, duration: Duration) -> Result<f64> {
         let (started, before) = (Instant::now(), self.delivered);
         while started.elapsed() < duration {
             self.begin()?;
@@ -97,7 +99,7 @@ impl BareLedger {
     }
 
     /// One send by itself, as a lone sender's: returns how long the commit of its acceptance took.
-    pub fn lone_send(&mut self) -> Result<Duration> {
+    pub(crate) fn lone_send(&mut self) -> Result<Duration> {
         let started = Instant::now();
         self.begin()?;
         self.accept()?;
@@ -157,11 +159,13 @@ impl BareLedger {
         Ok(())
     }
 
-    /// Where the next row of the n-th send goes: its session, the next sequence there, its id.
+    /// Where the next row of the n-th send goes: its session, the next sequence there, its id. The
+    /// senders take turns, and each has its session and its ids, as in front of the relay.
     fn place(&mut self, number: u64) -> (i64, i64, String) {
-        let session = number as usize % SESSIONS;
+        let sender = number as usize % SENDERS;
+        let session = sender % SESSIONS;
         self.sequences[session] += 1;
-        (session as i64 + 1, self.sequences[session], format!("s{session:03}-{}", number / SESSIONS as u64))
+        (session as i64 + 1, self.sequences[session], client_message_id(sender, number / SENDERS as u64))
     }
 
     fn append_event(&self, session_key: i64, sequence: i64, event: &str) -> Result<()> {

@@ -5,6 +5,7 @@
 
 use crate::process::Process;
 use crate::relay::{end, first_address};
+use crate::report::say;
 use crate::socket::Door;
 use anyhow::{Context, Result};
 use futures_util::{SinkExt, StreamExt};
@@ -18,14 +19,14 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 /// The word that makes this binary a broadcaster.
-pub const SUBCOMMAND: &str = "--broadcaster";
+pub(crate) const SUBCOMMAND: &str = "--broadcaster";
 
 /// More than the pusher ever has under way, so that no receiver is told it lagged.
 const QUEUE_EVENTS: usize = 4096;
 
 /// How a socket's waiting frames are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// Each frame by itself: one system call per frame.
     Plain,
     /// All that wait, then one flush.
@@ -42,13 +43,13 @@ impl Style {
 }
 
 /// A running broadcaster; ended when it is dropped.
-pub struct Broadcaster {
+pub(crate) struct Broadcaster {
     child: Child,
     address: SocketAddr,
 }
 
 impl Broadcaster {
-    pub fn start(style: Style) -> Result<Self> {
+    pub(crate) fn start(style: Style) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([SUBCOMMAND, style.word()])
             .stdin(Stdio::piped())
@@ -59,15 +60,15 @@ impl Broadcaster {
         Ok(Self { child, address })
     }
 
-    pub fn process(&self) -> Process {
+    pub(crate) fn process(&self) -> Process {
         Process::new(self.child.id())
     }
 
-    pub fn browser_door(&self) -> Door {
+    pub(crate) fn browser_door(&self) -> Door {
         self.door("/")
     }
 
-    pub fn pusher_door(&self) -> Door {
+    pub(crate) fn pusher_door(&self) -> Door {
         self.door("/push")
     }
 
@@ -83,7 +84,7 @@ impl Drop for Broadcaster {
 }
 
 /// The broadcaster's own main: serves until its parent goes away.
-pub fn serve(style: &str) -> Result<()> {
+pub(crate) fn serve(style: &str) -> Result<()> {
     std::thread::spawn(|| {
         // The parent holds the other end and writes nothing: this returns when the parent is gone.
         let _ = std::io::stdin().read(&mut [0]);
@@ -95,7 +96,7 @@ pub fn serve(style: &str) -> Result<()> {
 
 async fn listen(style: Style) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    say(&format!("listening on http://{}", listener.local_addr()?));
     let (sender, _) = broadcast::channel(QUEUE_EVENTS);
     loop {
         let (stream, _) = listener.accept().await?;

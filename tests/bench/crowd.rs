@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
 
 /// Events are pushed, and progress is told, in chunks of this many.
-pub const CHUNK: u64 = 64;
+pub(crate) const CHUNK: u64 = 64;
 
 /// How many browsers shake hands at once.
 const CONNECTING_AT_ONCE: usize = 32;
@@ -25,7 +25,7 @@ const CONNECTING_AT_ONCE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The browsers of one server.
-pub struct Crowd {
+pub(crate) struct Crowd {
     tally: Rc<Tally>,
     listeners: Vec<JoinHandle<()>>,
 }
@@ -54,7 +54,7 @@ struct Received {
 
 impl Crowd {
     /// Connects `count` browsers, each by `connect`, and lets them listen.
-    pub async fn gather<F>(count: usize, door: &Door, connect: impl Fn(Door) -> F) -> Result<Self>
+    pub(crate) async fn gather<F>(count: usize, door: &Door, connect: impl Fn(Door) -> F) -> Result<Self>
     where
         F: Future<Output = Result<Socket>>,
     {
@@ -74,17 +74,17 @@ impl Crowd {
         Ok(Self { tally, listeners })
     }
 
-    pub fn browsers(&self) -> usize {
+    pub(crate) fn browsers(&self) -> usize {
         self.listeners.len()
     }
 
     /// Events that every browser has got, in whole chunks.
-    pub fn events_everywhere(&self) -> u64 {
+    pub(crate) fn events_everywhere(&self) -> u64 {
         self.tally.chunks_everywhere.get() * CHUNK
     }
 
     /// Waits until every browser has got this many events.
-    pub async fn reach(&self, events: u64) -> Result<()> {
+    pub(crate) async fn reach(&self, events: u64) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while self.events_everywhere() < events {
             if let Some(error) = self.tally.failure.take() {
@@ -97,7 +97,7 @@ impl Crowd {
     }
 
     /// Fails unless every browser has got exactly `events` events, and all of them the same bytes.
-    pub fn check(&self, events: u64) -> Result<()> {
+    pub(crate) fn check(&self, events: u64) -> Result<()> {
         let received = self.tally.received.borrow();
         let first = received[0];
         ensure!(first.events == events, "{events} events were pushed, the first browser has {}", first.events);
@@ -106,24 +106,24 @@ impl Crowd {
     }
 
     /// From now on, notes when events were pushed and how long each takes to each browser.
-    pub fn begin_timing(&self, pushed_so_far: u64) {
+    pub(crate) fn begin_timing(&self, pushed_so_far: u64) {
         self.tally.pushed_at.borrow_mut().clear();
         self.tally.latencies.replace(Samples::default());
         self.tally.timed_from.set(Some(pushed_so_far));
     }
 
-    pub fn note_pushes(&self, count: u64) {
+    pub(crate) fn note_pushes(&self, count: u64) {
         let now = Instant::now();
         self.tally.pushed_at.borrow_mut().extend((0..count).map(|_| now));
     }
 
-    pub fn end_timing(&self) -> Samples {
+    pub(crate) fn end_timing(&self) -> Samples {
         self.tally.timed_from.set(None);
         self.tally.latencies.take()
     }
 
     /// Reports a failure from elsewhere to whoever waits for progress.
-    pub fn alarm(&self) -> impl Fn(String) + use<> {
+    pub(crate) fn alarm(&self) -> impl Fn(String) + use<> {
         let tally = Rc::clone(&self.tally);
         move |text| tally.fail(anyhow!(text))
     }
@@ -192,7 +192,7 @@ fn count_events(socket: &mut Socket, browser: usize, tally: &Tally, scratch: &mu
         if piece.ends {
             tally.take_latency(mine.events, now);
             mine.events += 1;
-            if mine.events % CHUNK == 0 {
+            if mine.events.is_multiple_of(CHUNK) {
                 tally.pass_chunk(mine.events / CHUNK);
             }
         }

@@ -1,7 +1,7 @@
 //! Fan-out: one proxy's events to many browsers, against two bare broadcasters.
 
 use crate::broadcaster::{Broadcaster, Style};
-use crate::numbers::{median, per_second};
+use crate::numbers::{median, median_ratio, per_second};
 use crate::relay::Relay;
 use crate::report::{Aim, Report, say};
 use crate::socket::{Door, browser, proxy};
@@ -22,7 +22,7 @@ const CONTENT: &str =
     "I moved the parser into a module of its own, kept the old entry point as a thin wrapper, and the tests pass.";
 
 /// Measures all crowds.
-pub async fn run(report: &mut Report) -> Result<()> {
+pub(crate) async fn run(report: &mut Report) -> Result<()> {
     for browsers in CROWDS {
         one_crowd(browsers, report).await.with_context(|| format!("fan-out to {browsers}"))?;
     }
@@ -64,8 +64,7 @@ async fn one_crowd(browsers: usize, report: &mut Report) -> Result<()> {
 
 fn tell_rates(browsers: usize, size: usize, rates: &[Vec<f64>; 3], costs: &[Vec<f64>; 3], report: &mut Report) {
     let [plain, relay, batched] = rates.each_ref().map(|rates| median(rates));
-    let against =
-        |base: usize| median(&rates[1].iter().zip(&rates[base]).map(|(relay, base)| relay / base).collect::<Vec<_>>());
+    let against = |base: usize| median_ratio(&rates[1], &rates[base]);
     let [plain_cost, relay_cost, batched_cost] = costs.each_ref().map(|costs| median(costs));
     say(&format!(
         "  frames of {size} bytes; server processor time per delivery: plain {plain_cost:.2} us, relay {relay_cost:.2} us, batched {batched_cost:.2} us"
@@ -85,7 +84,7 @@ async fn event_bytes(relay: &Relay, browser_door: &Door) -> Result<usize> {
     let sample = "sess_sample".to_owned();
     let proxy_door = relay.proxy_door()?;
     let mut witness = browser(browser_door).await?;
-    let proxy = proxy(&proxy_door, &[sample.clone()]).await?;
+    let proxy = proxy(&proxy_door, std::slice::from_ref(&sample)).await?;
     proxy.say(&proxy_message(&sample, 0, CONTENT)).await?;
     let event = witness.hear_type("message_event").await?;
     // It is gone for good before the crowd comes, or its going would be counted as an event.

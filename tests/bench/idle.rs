@@ -17,7 +17,7 @@ const CONNECTING_AT_ONCE: usize = 32;
 const SETTLE: Duration = Duration::from_millis(700);
 
 /// Measures all counts, on one relay that fills up.
-pub async fn run(report: &mut Report) -> Result<()> {
+pub(crate) async fn run(report: &mut Report) -> Result<()> {
     say("memory per idle browser");
     let relay = Relay::start()?;
     let door = relay.browser_door("crowd")?;

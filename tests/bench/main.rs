@@ -6,6 +6,7 @@
 //! measured and why.
 
 mod bare_ledger;
+mod bare_replay;
 mod broadcaster;
 mod crowd;
 mod fanout;

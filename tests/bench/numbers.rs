@@ -4,43 +4,43 @@ use std::time::Duration;
 
 /// Durations measured one by one.
 #[derive(Default)]
-pub struct Samples {
+pub(crate) struct Samples {
     nanos: Vec<u64>,
 }
 
 impl Samples {
-    pub fn add(&mut self, duration: Duration) {
+    pub(crate) fn add(&mut self, duration: Duration) {
         self.nanos.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    pub fn absorb(&mut self, other: &Self) {
+    pub(crate) fn absorb(&mut self, other: &Self) {
         self.nanos.extend_from_slice(&other.nanos);
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.nanos.len()
     }
 
     /// The smallest duration that `share` of all do not exceed; zero if there are none.
-    pub fn percentile(&self, share: f64) -> Duration {
+    pub(crate) fn percentile(&self, share: f64) -> Duration {
         let mut sorted = self.nanos.clone();
         sorted.sort_unstable();
         let rank = (sorted.len() as f64 * share).ceil() as usize;
         Duration::from_nanos(sorted.get(rank.max(1) - 1).copied().unwrap_or(0))
     }
 
-    pub fn median(&self) -> Duration {
+    pub(crate) fn median(&self) -> Duration {
         self.percentile(0.5)
     }
 
     /// "p50 / p99 / p99.9".
-    pub fn tail(&self) -> String {
+    pub(crate) fn tail(&self) -> String {
         [0.5, 0.99, 0.999].map(|share| millis(self.percentile(share))).join(" / ") + " ms"
     }
 }
 
 /// The middle of some numbers; zero if there are none.
-pub fn median(numbers: &[f64]) -> f64 {
+pub(crate) fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {
@@ -50,19 +50,24 @@ pub fn median(numbers: &[f64]) -> f64 {
     }
 }
 
+/// The middle of the rounds' ratios: each round is compared with its neighbour only.
+pub(crate) fn median_ratio(measured: &[f64], baseline: &[f64]) -> f64 {
+    median(&measured.iter().zip(baseline).map(|(measured, base)| measured / base).collect::<Vec<_>>())
+}
+
 /// Milliseconds with as many decimals as mean something.
-pub fn millis(duration: Duration) -> String {
+pub(crate) fn millis(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1000.0;
     if millis < 10.0 { format!("{millis:.2}") } else { format!("{millis:.1}") }
 }
 
 /// A rate with its thousands apart.
-pub fn per_second(rate: f64) -> String {
+pub(crate) fn per_second(rate: f64) -> String {
     format!("{}/s", thousands(rate.round() as u64))
 }
 
 /// A whole number with its thousands apart.
-pub fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -75,6 +80,6 @@ pub fn thousands(number: u64) -> String {
 }
 
 /// KiB as MiB.
-pub fn mebibytes(kib: f64) -> String {
+pub(crate) fn mebibytes(kib: f64) -> String {
     format!("{:.2} MiB", kib / 1024.0)
 }

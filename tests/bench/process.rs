@@ -8,32 +8,32 @@ const TICKS_PER_SECOND: u64 = 100;
 
 /// A process by its number.
 #[derive(Clone, Copy)]
-pub struct Process {
+pub(crate) struct Process {
     pid: u32,
 }
 
 impl Process {
-    pub fn new(pid: u32) -> Self {
+    pub(crate) fn new(pid: u32) -> Self {
         Self { pid }
     }
 
     /// Resident memory now, in KiB.
-    pub fn resident_kib(self) -> Result<u64> {
+    pub(crate) fn resident_kib(self) -> Result<u64> {
         self.status_kib("VmRSS:")
     }
 
     /// The most resident memory since [`Self::forget_peak`], in KiB.
-    pub fn peak_kib(self) -> Result<u64> {
+    pub(crate) fn peak_kib(self) -> Result<u64> {
         self.status_kib("VmHWM:")
     }
 
     /// Starts the measuring of a new peak.
-    pub fn forget_peak(self) -> Result<()> {
+    pub(crate) fn forget_peak(self) -> Result<()> {
         Ok(std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5")?)
     }
 
     /// Processor time used so far, in user and kernel mode together.
-    pub fn cpu_time(self) -> Result<Duration> {
+    pub(crate) fn cpu_time(self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
         // The name in parentheses may hold spaces; the fields are counted from behind it.
         let fields = stat.rsplit(')').next().context("stat has a name")?;

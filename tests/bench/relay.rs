@@ -14,7 +14,7 @@ const HEARTBEAT_INTERVAL_MS: &str = "300000";
 const HEARTBEAT_TIMEOUT_MS: &str = "600000";
 
 /// A running relay; ended and its data removed when it is dropped.
-pub struct Relay {
+pub(crate) struct Relay {
     child: Child,
     address: SocketAddr,
     data_dir: TempDir,
@@ -22,7 +22,7 @@ pub struct Relay {
 
 impl Relay {
     /// Starts a relay on a free loopback port with an empty ledger.
-    pub fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let data_dir = scratch_dir()?;
         let mut child = Command::new(binary()?)
             .args(["serve", "--listen", "127.0.0.1:0", "--public-url", "http://127.0.0.1"])
@@ -46,22 +46,22 @@ impl Relay {
     }
 
     /// The relay as the kernel sees it.
-    pub fn process(&self) -> Process {
+    pub(crate) fn process(&self) -> Process {
         Process::new(self.child.id())
     }
 
     /// Where the ledger is.
-    pub fn data_dir(&self) -> &Path {
+    pub(crate) fn data_dir(&self) -> &Path {
         self.data_dir.path()
     }
 
     /// A new device's way in.
-    pub fn browser_door(&self, label: &str) -> Result<Door> {
+    pub(crate) fn browser_door(&self, label: &str) -> Result<Door> {
         self.door("browser", "/client-ws", label)
     }
 
     /// A new dev box's way in.
-    pub fn proxy_door(&self) -> Result<Door> {
+    pub(crate) fn proxy_door(&self) -> Result<Door> {
         self.door("proxy", "/proxy-ws", "dev-box")
     }
 
@@ -77,7 +77,7 @@ impl Relay {
     }
 
     /// One number from `/metrics`, by the whole name in front of it.
-    pub fn counted(&self, door: &Door, name: &str) -> Result<f64> {
+    pub(crate) fn counted(&self, door: &Door, name: &str) -> Result<f64> {
         let mut stream = TcpStream::connect(self.address)?;
         write!(
             stream,
@@ -98,14 +98,14 @@ impl Drop for Relay {
 }
 
 /// Ends a child that this bench started, and waits until it is gone.
-pub fn end(child: &mut Child) {
+pub(crate) fn end(child: &mut Child) {
     // An error here means that it has ended already.
     let _ = child.kill();
     let _ = child.wait();
 }
 
 /// Reads the address from the first line; the rest of the output is taken and thrown away.
-pub fn first_address(stdout: impl Read + Send + 'static) -> Result<SocketAddr> {
+pub(crate) fn first_address(stdout: impl Read + Send + 'static) -> Result<SocketAddr> {
     let mut lines = BufReader::new(stdout);
     let mut line = String::new();
     lines.read_line(&mut line)?;
@@ -116,7 +116,7 @@ pub fn first_address(stdout: impl Read + Send + 'static) -> Result<SocketAddr> {
 }
 
 /// A directory on the disk of the build, never in memory: a commit must cost what it costs.
-pub fn scratch_dir() -> Result<TempDir> {
+pub(crate) fn scratch_dir() -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)
 }
 

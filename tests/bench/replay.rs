@@ -1,5 +1,6 @@
 //! Replay: a browser asks for everything since sequence 0, and counts what comes.
 
+use crate::bare_replay::{Marks, bare_replay};
 use crate::numbers::{mebibytes, median, per_second, thousands};
 use crate::relay::Relay;
 use crate::report::{Aim, Report, say};
@@ -7,12 +8,7 @@ use crate::socket::{READ_BYTES, Socket, browser, proxy, write_all};
 use crate::stage::proxy_message;
 use crate::wire::push_text_frame;
 use anyhow::{Context, Result, ensure};
-use memchr::memmem;
-use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::time::Instant;
 
 const LENGTHS: [u64; 2] = [10_000, 100_000];
@@ -21,17 +17,11 @@ const ROUNDS: usize = 5;
 /// Events written to the ledger between two acknowledgements.
 const FILL_CHUNK: u64 = 1000;
 
-/// Every event has one, and no text in these sessions does.
-const MARK: &[u8] = b"\"event_id\":";
-
-/// What the baseline gathers before it writes: as much as the relay reads at a time.
-const BARE_PAGE_BYTES: usize = 64 * 1024;
-
 const CONTENT: &str =
     "I moved the parser into a module of its own, kept the old entry point as a thin wrapper, and the tests pass.";
 
 /// Measures all lengths.
-pub async fn run(report: &mut Report) -> Result<()> {
+pub(crate) async fn run(report: &mut Report) -> Result<()> {
     let relay = Relay::start()?;
     let sessions: Vec<String> = LENGTHS.iter().map(|length| format!("sess_{length}")).collect();
     let mut proxy = proxy(&relay.proxy_door()?, &sessions).await?;
@@ -133,66 +123,4 @@ fn request(session: &str) -> String {
         "type": "history_request", "protocol_version": 1, "session_id": session, "after_sequence": 0,
     });
     request.to_string()
-}
-
-/// Counts marks in a stream of bytes, also those that are cut in two.
-#[derive(Default)]
-struct Marks {
-    count: u64,
-    bytes: u64,
-    /// The end of what came before, where the beginning of a mark may be.
-    seam: Vec<u8>,
-}
-
-impl Marks {
-    fn take(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        let overlap = bytes.len().min(MARK.len() - 1);
-        self.seam.extend_from_slice(&bytes[..overlap]);
-        self.count += memmem::find_iter(&self.seam, MARK).count() as u64;
-        self.count += memmem::find_iter(bytes, MARK).count() as u64;
-        self.seam.extend_from_slice(&bytes[overlap.max(bytes.len() - overlap)..]);
-        let keep = self.seam.len().saturating_sub(MARK.len() - 1);
-        self.seam.drain(..keep);
-    }
-}
-
-/// The baseline: read the same rows from the same file, write them to a socket. Returns the seconds.
-fn bare_replay(data_dir: &Path, session: &str, total: u64) -> Result<f64> {
-    let ledger = Connection::open_with_flags(data_dir.join("ledger.sqlite3"), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    let session = session.to_owned();
-    let started = Instant::now();
-    let writer = std::thread::spawn(move || write_rows(&ledger, &session, TcpStream::connect(address)?));
-    let (mut stream, _) = listener.accept()?;
-    let mut marks = Marks::default();
-    let mut scratch = vec![0; READ_BYTES];
-    loop {
-        match stream.read(&mut scratch)? {
-            0 => break,
-            count => marks.take(&scratch[..count]),
-        }
-    }
-    let seconds = started.elapsed().as_secs_f64();
-    writer.join().map_err(|_| anyhow::anyhow!("the bare reader panicked"))??;
-    ensure!(marks.count == total, "the bare replay has {} events of {total}", marks.count);
-    Ok(seconds)
-}
-
-fn write_rows(ledger: &Connection, session: &str, mut stream: TcpStream) -> Result<()> {
-    let mut statement = ledger.prepare(
-        "SELECT event FROM events WHERE session_key = (SELECT session_key FROM sessions WHERE session_id = ?1) ORDER BY sequence",
-    )?;
-    let mut rows = statement.query([session])?;
-    let mut page = Vec::with_capacity(2 * BARE_PAGE_BYTES);
-    while let Some(row) = rows.next()? {
-        page.extend_from_slice(row.get_ref(0)?.as_bytes()?);
-        page.push(b',');
-        if page.len() >= BARE_PAGE_BYTES {
-            stream.write_all(&page)?;
-            page.clear();
-        }
-    }
-    Ok(stream.write_all(&page)?)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// What a number should be.
 #[derive(Clone, Copy)]
-pub enum Aim {
+pub(crate) enum Aim {
     AtLeast(f64),
     AtMost(f64),
     /// Told for information.
@@ -33,13 +33,13 @@ struct Row {
 
 /// Everything that was measured.
 #[derive(Default)]
-pub struct Report {
+pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
 impl Report {
     /// Adds a comparison whose aim is on the ratio.
-    pub fn ratio(&mut self, scenario: &str, relay: String, baseline: String, ratio: f64, aim: Aim) {
+    pub(crate) fn ratio(&mut self, scenario: &str, relay: String, baseline: String, ratio: f64, aim: Aim) {
         let aim_text = match aim {
             Aim::AtLeast(least) => format!(">= {least:.2} x"),
             Aim::AtMost(most) => format!("<= {most:.2} x"),
@@ -49,7 +49,13 @@ impl Report {
     }
 
     /// Adds a number whose aim is on the relay's own value.
-    pub fn value(&mut self, scenario: &str, relay: (String, f64), baseline: Option<(String, f64)>, aim: (&str, Aim)) {
+    pub(crate) fn value(
+        &mut self,
+        scenario: &str,
+        relay: (String, f64),
+        baseline: Option<(String, f64)>,
+        aim: (&str, Aim),
+    ) {
         let ratio = baseline.as_ref().filter(|(_, base)| *base > 0.0).map(|(_, base)| format!("{:.2}", relay.1 / base));
         let baseline = baseline.map_or_else(|| "-".into(), |(text, _)| text);
         self.row(
@@ -63,7 +69,7 @@ impl Report {
     }
 
     /// Adds a pair of texts without an aim.
-    pub fn note(&mut self, scenario: &str, relay: String, baseline: String) {
+    pub(crate) fn note(&mut self, scenario: &str, relay: String, baseline: String) {
         self.row(scenario, relay, baseline, "-".into(), "-".into(), "-");
     }
 
@@ -73,7 +79,7 @@ impl Report {
     }
 
     /// The table.
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let head = ["scenario", "relay", "baseline", "ratio", "aim", "met?"].map(str::to_owned);
         let mut lines = vec![head];
         lines.extend(
@@ -95,7 +101,8 @@ impl Report {
     }
 }
 
-/// Prints one line of progress.
-pub fn say(line: &str) {
+/// Prints one line.
+#[expect(clippy::print_stdout, reason = "what a bench has to say, it prints")]
+pub(crate) fn say(line: &str) {
     println!("{line}");
 }

@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const CONTENT: &str = "Please run the tests again, and if they pass, commit with a message that says why.";
 
 /// One phone with its own token, looking at one session.
-pub struct Sender {
+pub(crate) struct Sender {
+    number: usize,
     socket: Socket,
     /// Begins every id of this sender, so that its own events are found without parsing the others'.
     prefix: String,
@@ -33,24 +34,24 @@ struct Send {
 
 /// What one sender saw in one round.
 #[derive(Default)]
-pub struct Round {
-    pub delivered: u64,
-    pub to_accepted: Samples,
+pub(crate) struct Round {
+    pub(crate) delivered: u64,
+    pub(crate) to_accepted: Samples,
 }
 
 impl Sender {
     /// Connects, and says which session it looks at.
-    pub async fn connect(door: &Door, number: usize, session_id: &str) -> Result<Self> {
+    pub(crate) async fn connect(door: &Door, number: usize, session_id: &str) -> Result<Self> {
         let socket = browser(door).await?;
         let interest = json!({ "type": "session_interest", "protocol_version": 1, "sessions": [session_id] });
         socket.say(&interest.to_string()).await?;
-        let prefix = format!("s{number:03}-");
+        let prefix = prefix(number);
         let scratch = vec![0; READ_BYTES];
-        Ok(Self { socket, prefix, session_id: session_id.into(), next: 0, under_way: HashMap::new(), scratch })
+        Ok(Self { number, socket, prefix, session_id: session_id.into(), next: 0, under_way: HashMap::new(), scratch })
     }
 
     /// Keeps `window` sends under way until `end`, then waits until each has been delivered.
-    pub async fn round(&mut self, window: usize, end: Instant) -> Result<Round> {
+    pub(crate) async fn round(&mut self, window: usize, end: Instant) -> Result<Round> {
         let mut round = Round::default();
         self.send(window).await?;
         while !self.under_way.is_empty() {
@@ -67,7 +68,7 @@ impl Sender {
 
     async fn send(&mut self, count: usize) -> Result<()> {
         for _ in 0..count {
-            let id = format!("{}{}", self.prefix, self.next);
+            let id = client_message_id(self.number, self.next);
             self.next += 1;
             let frame = format!(
                 r#"{{"type":"send_message","protocol_version":1,"client_message_id":"{id}","session_id":"{}","content":"{CONTENT}","created_at":"2026-03-19T10:16:30.000Z"}}"#,
@@ -93,6 +94,20 @@ impl Sender {
     }
 }
 
+/// The n-th id of a sender. Random after the prefix, as phones' ids are: where a row lands in an index matters.
+pub(crate) fn client_message_id(sender: usize, number: u64) -> String {
+    // SplitMix64: every number gives another 64 bits, without order.
+    let mut bits = (sender as u64) << 40 | number;
+    for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
+        bits = (bits ^ (bits >> 30)).wrapping_mul(factor).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    }
+    format!("{}{:016x}", prefix(sender), bits ^ (bits >> 31))
+}
+
+fn prefix(sender: usize) -> String {
+    format!("s{sender:03}-")
+}
+
 /// Takes an event about one of the sender's own sends: accepted once, then delivered once.
 fn take(message: &[u8], under_way: &mut HashMap<String, Send>, round: &mut Round) -> Result<()> {
     let told = || String::from_utf8_lossy(message).into_owned();
@@ -115,7 +130,7 @@ fn take(message: &[u8], under_way: &mut HashMap<String, Send>, round: &mut Round
 }
 
 /// A proxy that says of every send that it was delivered. Ends with the error that ended it.
-pub async fn deliver_everything(mut socket: Socket) -> anyhow::Error {
+pub(crate) async fn deliver_everything(mut socket: Socket) -> anyhow::Error {
     let mut scratch = vec![0; READ_BYTES];
     let mut answers = Vec::new();
     loop {

@@ -1,7 +1,7 @@
 //! Sends: many senders at once against a bare group-commit loop, one lone sender against one commit.
 
 use crate::bare_ledger::{BareLedger, Pattern};
-use crate::numbers::{Samples, median, millis, per_second};
+use crate::numbers::{Samples, median, median_ratio, millis, per_second};
 use crate::process::Process;
 use crate::relay::Relay;
 use crate::report::{Aim, Report, say};
@@ -12,8 +12,8 @@ use futures_util::future::try_join_all;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-const SESSIONS: usize = 8;
-const SENDERS: usize = 64;
+pub(crate) const SESSIONS: usize = 8;
+pub(crate) const SENDERS: usize = 64;
 const WINDOW: usize = 4;
 
 /// All that can be under way is in one commit: half of it being accepted, half being delivered.
@@ -24,7 +24,7 @@ const ROUND: Duration = Duration::from_millis(1200);
 const LONE_ROUND: Duration = Duration::from_millis(600);
 
 /// Sends per second, and how long the senders wait for `message_accepted`.
-pub async fn crowd(report: &mut Report) -> Result<()> {
+pub(crate) async fn crowd(report: &mut Report) -> Result<()> {
     say(&format!("sends: {SENDERS} senders of window {WINDOW} on {SESSIONS} sessions"));
     let sessions: Vec<String> = (0..SESSIONS).map(|number| format!("sess_{number}")).collect();
     let relay = Relay::start()?;
@@ -54,7 +54,7 @@ async fn compare_crowds(relay: &Relay, senders: &mut [Sender], report: &mut Repo
         to_accepted.absorb(&samples);
     }
     cpu.tell();
-    let ratio = median(&relay_rates.iter().zip(&bare_rates).map(|(relay, bare)| relay / bare).collect::<Vec<_>>());
+    let ratio = median_ratio(&relay_rates, &bare_rates);
     let (relay_rate, bare_rate) = (per_second(median(&relay_rates)), per_second(median(&bare_rates)));
     report.ratio("sends accepted and delivered, 64 x 4 on 8 sessions", relay_rate, bare_rate, ratio, Aim::AtLeast(0.5));
     report.note("send to accepted under that load: p50 / p99 / p99.9", to_accepted.tail(), "-".into());
@@ -117,7 +117,7 @@ async fn relay_round(senders: &mut [Sender]) -> Result<(f64, Samples)> {
 }
 
 /// One sender that waits for each send to be delivered before the next.
-pub async fn lone(report: &mut Report) -> Result<()> {
+pub(crate) async fn lone(report: &mut Report) -> Result<()> {
     say("one lone sender");
     let relay = Relay::start()?;
     let session = "sess_lone".to_owned();
@@ -129,16 +129,20 @@ pub async fn lone(report: &mut Report) -> Result<()> {
 async fn compare_lone(relay: &Relay, sender: &mut Sender, report: &mut Report) -> Result<()> {
     sender.round(1, Instant::now() + LONE_ROUND).await?;
     let mut bare = open_bare(relay)?;
-    let (mut ratios, mut relayed, mut committed) = (Vec::new(), Samples::default(), Samples::default());
+    let (mut relay_medians, mut bare_medians) = (Vec::new(), Vec::new());
+    let (mut relayed, mut committed) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
         let commits = bare_round(&mut bare)?;
         let Round { to_accepted, .. } = sender.round(1, Instant::now() + LONE_ROUND).await?;
-        ratios.push(to_accepted.median().as_secs_f64() / commits.median().as_secs_f64());
+        relay_medians.push(to_accepted.median().as_secs_f64());
+        bare_medians.push(commits.median().as_secs_f64());
         relayed.absorb(&to_accepted);
         committed.absorb(&commits);
     }
-    let (relay_median, bare_median) = (millis(relayed.median()) + " ms", millis(committed.median()) + " ms");
-    report.ratio("lone sender to accepted, median", relay_median, bare_median, median(&ratios), Aim::AtMost(1.5));
+    let ratio = median_ratio(&relay_medians, &bare_medians);
+    let text = |medians: &[f64]| millis(Duration::from_secs_f64(median(medians))) + " ms";
+    let (relay_text, bare_text) = (text(&relay_medians), text(&bare_medians));
+    report.ratio("lone sender to accepted, median", relay_text, bare_text, ratio, Aim::AtMost(1.5));
     report.note("lone sender to accepted: p50 / p99 / p99.9", relayed.tail(), committed.tail());
     Ok(())
 }

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use tokio::net::{TcpSocket, TcpStream};
 
 /// How much one read may take. Large, so that a reader that fell behind catches up in few calls.
-pub const READ_BYTES: usize = 256 * 1024;
+pub(crate) const READ_BYTES: usize = 256 * 1024;
 
 /// What is sent is written through a shared stream, so that one task can speak while another listens.
-pub struct Socket {
-    pub stream: Rc<TcpStream>,
+pub(crate) struct Socket {
+    pub(crate) stream: Rc<TcpStream>,
     walker: FrameWalker,
     assembler: Assembler,
     heard: VecDeque<String>,
@@ -22,17 +22,17 @@ pub struct Socket {
 
 /// Where and as whom to connect.
 #[derive(Clone)]
-pub struct Door {
-    pub address: SocketAddr,
-    pub path: &'static str,
-    pub token: String,
+pub(crate) struct Door {
+    pub(crate) address: SocketAddr,
+    pub(crate) path: &'static str,
+    pub(crate) token: String,
     /// Size of the kernel's receive buffer, where the kernel's own choice is too generous.
-    pub receive_buffer_bytes: Option<u32>,
+    pub(crate) receive_buffer_bytes: Option<u32>,
 }
 
 impl Socket {
     /// Opens the TCP connection and upgrades it.
-    pub async fn connect(door: &Door) -> Result<Self> {
+    pub(crate) async fn connect(door: &Door) -> Result<Self> {
         let tcp = TcpSocket::new_v4()?;
         if let Some(bytes) = door.receive_buffer_bytes {
             tcp.set_recv_buffer_size(bytes)?;
@@ -77,14 +77,14 @@ impl Socket {
     }
 
     /// Sends one text frame.
-    pub async fn say(&self, text: &str) -> Result<()> {
+    pub(crate) async fn say(&self, text: &str) -> Result<()> {
         let mut frame = Vec::with_capacity(text.len() + 14);
         push_text_frame(&mut frame, text);
         write_all(&self.stream, &frame).await
     }
 
     /// The next whole message.
-    pub async fn hear(&mut self) -> Result<Value> {
+    pub(crate) async fn hear(&mut self) -> Result<Value> {
         let mut chunk = vec![0; 64 * 1024];
         while self.heard.is_empty() {
             let count = read_some(&self.stream, &mut chunk).await?;
@@ -95,7 +95,7 @@ impl Socket {
     }
 
     /// The next message of this type; others before it are skipped, but an error is an error.
-    pub async fn hear_type(&mut self, wanted: &str) -> Result<Value> {
+    pub(crate) async fn hear_type(&mut self, wanted: &str) -> Result<Value> {
         loop {
             let frame = self.hear().await?;
             match frame["type"].as_str() {
@@ -107,26 +107,26 @@ impl Socket {
     }
 
     /// Reads what has come into `scratch` and hands out its pieces: the cheap way to listen.
-    pub async fn read_pieces(&mut self, scratch: &mut [u8], each: impl FnMut(Piece)) -> Result<()> {
+    pub(crate) async fn read_pieces(&mut self, scratch: &mut [u8], each: impl FnMut(Piece)) -> Result<()> {
         debug_assert!(self.heard.is_empty(), "messages heard but not taken would be missed");
         let count = read_some(&self.stream, scratch).await?;
         self.walker.walk(&scratch[..count], each)
     }
 
     /// Like [`Self::read_pieces`], but whole messages.
-    pub async fn read_messages(&mut self, scratch: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<()> {
+    pub(crate) async fn read_messages(&mut self, scratch: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<()> {
         let count = read_some(&self.stream, scratch).await?;
         let Self { walker, assembler, .. } = self;
         walker.walk(&scratch[..count], |piece| assembler.take(&piece, &mut each))
     }
 
     /// Waits for something to read, so that many sockets can share one scratch buffer.
-    pub async fn readable(&self) -> Result<()> {
+    pub(crate) async fn readable(&self) -> Result<()> {
         Ok(self.stream.readable().await?)
     }
 
     /// Reads at most once, without waiting. False: there was nothing.
-    pub fn try_read_pieces(&mut self, scratch: &mut [u8], each: impl FnMut(Piece)) -> Result<bool> {
+    pub(crate) fn try_read_pieces(&mut self, scratch: &mut [u8], each: impl FnMut(Piece)) -> Result<bool> {
         match self.stream.try_read(scratch) {
             Ok(0) => bail!("the peer hung up"),
             Ok(count) => self.walker.walk(&scratch[..count], each).map(|()| true),
@@ -137,7 +137,7 @@ impl Socket {
 }
 
 /// Connects a browser and waits until it has been told everything.
-pub async fn browser(door: &Door) -> Result<Socket> {
+pub(crate) async fn browser(door: &Door) -> Result<Socket> {
     let mut socket = Socket::connect(door).await?;
     socket.say(&hello("browser")).await?;
     socket.hear_type("connection_ack").await?;
@@ -146,7 +146,7 @@ pub async fn browser(door: &Door) -> Result<Socket> {
 }
 
 /// Connects a proxy that shows these sessions.
-pub async fn proxy(door: &Door, sessions: &[String]) -> Result<Socket> {
+pub(crate) async fn proxy(door: &Door, sessions: &[String]) -> Result<Socket> {
     let mut socket = Socket::connect(door).await?;
     socket.say(&hello("proxy")).await?;
     socket.hear_type("connection_ack").await?;
@@ -167,7 +167,7 @@ fn hello(role: &str) -> String {
 }
 
 /// Writes all of it, through a shared stream.
-pub async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
+pub(crate) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {
             Ok(count) => bytes = &bytes[count..],

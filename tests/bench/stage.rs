@@ -21,7 +21,7 @@ const SESSION: &str = "sess_fanout";
 type Script = Box<dyn Fn(u64) -> String>;
 
 /// A server under load.
-pub struct Stage {
+pub(crate) struct Stage {
     process: Process,
     crowd: Crowd,
     pusher: Rc<TcpStream>,
@@ -31,28 +31,28 @@ pub struct Stage {
 }
 
 /// What one burst came to.
-pub struct Burst {
+pub(crate) struct Burst {
     /// Events times browsers.
-    pub deliveries: f64,
-    pub elapsed: Duration,
+    pub(crate) deliveries: f64,
+    pub(crate) elapsed: Duration,
     /// The server's processor time.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
 }
 
 impl Burst {
-    pub fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         self.deliveries / self.elapsed.as_secs_f64()
     }
 
     /// Processor microseconds of the server for each delivery.
-    pub fn cpu_micros(&self) -> f64 {
+    pub(crate) fn cpu_micros(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.deliveries
     }
 }
 
 impl Stage {
     /// The relay, with a proxy that shows one session and browsers that want everything.
-    pub async fn relay(
+    pub(crate) async fn relay(
         process: Process,
         proxy_door: &Door,
         browser_door: &Door,
@@ -66,7 +66,7 @@ impl Stage {
     }
 
     /// A broadcaster that is given frames of `size` bytes, as long as the relay's.
-    pub async fn broadcaster(
+    pub(crate) async fn broadcaster(
         process: Process,
         pusher_door: &Door,
         browser_door: &Door,
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     /// Pushes as fast as the slowest browser takes it, for about `duration`, until all have it all.
-    pub async fn burst(&mut self, duration: Duration) -> Result<Burst> {
+    pub(crate) async fn burst(&mut self, duration: Duration) -> Result<Burst> {
         let (started, cpu_before, pushed_before) = (Instant::now(), self.process.cpu_time()?, self.pushed);
         while started.elapsed() < duration {
             self.push(CHUNK).await?;
@@ -100,7 +100,7 @@ impl Stage {
     }
 
     /// Pushes `events` one by one, `rate` a second, and times each on its way to each browser.
-    pub async fn paced(&mut self, events: u64, rate: u64) -> Result<Samples> {
+    pub(crate) async fn paced(&mut self, events: u64, rate: u64) -> Result<Samples> {
         let events = events.next_multiple_of(CHUNK);
         self.crowd.begin_timing(self.pushed);
         let mut ticks = tokio::time::interval(Duration::from_nanos(1_000_000_000 / rate));
@@ -131,7 +131,7 @@ impl Drop for Stage {
 }
 
 /// A transcript message as our own proxy sends it: with an id, so that a repeat would be recognised.
-pub fn proxy_message(session_id: &str, number: u64, content: &str) -> String {
+pub(crate) fn proxy_message(session_id: &str, number: u64, content: &str) -> String {
     format!(
         r#"{{"type":"proxy_message","protocol_version":1,"session_id":"{session_id}","message":{{"message_id":"msg_{number:09}","role":"assistant","content":"{content}","created_at":"2026-03-19T10:17:10.000Z"}}}}"#
     )

@@ -25,7 +25,7 @@ struct Run {
 }
 
 /// Runs with and without the stalled one in turns.
-pub async fn run(report: &mut Report) -> Result<()> {
+pub(crate) async fn run(report: &mut Report) -> Result<()> {
     say(&format!("one stalled browser among {LIVE_BROWSERS}, {EVENTS} events"));
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

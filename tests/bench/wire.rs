@@ -10,17 +10,17 @@ const TEXT: u8 = 0x1;
 const CLOSE: u8 = 0x8;
 
 /// A part of a text message, as far as it has come.
-pub struct Piece<'a> {
-    pub payload: &'a [u8],
+pub(crate) struct Piece<'a> {
+    pub(crate) payload: &'a [u8],
     /// The message starts with this piece.
-    pub begins: bool,
+    pub(crate) begins: bool,
     /// The message is complete with this piece.
-    pub ends: bool,
+    pub(crate) ends: bool,
 }
 
 /// Follows the frames of one direction of a socket, however the bytes are cut.
 #[derive(Default)]
-pub struct FrameWalker {
+pub(crate) struct FrameWalker {
     header: [u8; 10],
     header_len: usize,
     /// Payload bytes of the present frame still to come.
@@ -35,7 +35,7 @@ pub struct FrameWalker {
 
 impl FrameWalker {
     /// Hands out the text payloads in `bytes`. A close frame is an error: nobody here expects one.
-    pub fn walk(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece)) -> Result<()> {
+    pub(crate) fn walk(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece)) -> Result<()> {
         while !bytes.is_empty() {
             if !self.inside_frame {
                 let used = self.take_header(bytes)?;
@@ -121,7 +121,7 @@ fn describe_close(payload: &[u8]) -> String {
 }
 
 /// Appends one client text frame. The mask is zero, which is legal and costs this side nothing.
-pub fn push_text_frame(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn push_text_frame(out: &mut Vec<u8>, text: &str) {
     const MASKED: u8 = 0x80;
     out.push(0x80 | TEXT);
     match text.len() {
@@ -141,13 +141,13 @@ pub fn push_text_frame(out: &mut Vec<u8>, text: &str) {
 
 /// Turns pieces into whole messages, copying only those that came in parts.
 #[derive(Default)]
-pub struct Assembler {
+pub(crate) struct Assembler {
     partial: Vec<u8>,
 }
 
 impl Assembler {
     /// Takes the next piece; calls `each` if a message is complete with it.
-    pub fn take(&mut self, piece: &Piece, each: impl FnOnce(&[u8])) {
+    pub(crate) fn take(&mut self, piece: &Piece, each: impl FnOnce(&[u8])) {
         if piece.begins && piece.ends {
             return each(piece.payload);
         }

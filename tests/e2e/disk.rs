@@ -5,7 +5,7 @@
 
 use crate::peer::Peer;
 use crate::relay::{Relay, Role};
-use crate::world::{SESSION, World, acknowledged, announce, history, observed, send, send_result};
+use crate::world::{SESSION, World, acknowledged, announce, history, observed, send, send_result, update};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -110,4 +110,30 @@ async fn on_a_full_disk_one_can_still_connect_and_read() {
     let mut second = world.browser.again(&world.relay).await;
     assert_eq!(second.sessions["sessions"][0]["session_id"], SESSION);
     assert_eq!(history(&mut second, SESSION).await["messages"][0]["message_id"], "a");
+}
+
+#[tokio::test]
+async fn on_a_full_disk_a_growing_message_grows_on() {
+    let (mut world, disk) = on_a_small_disk().await;
+    fill(&disk);
+    send_until_refused(&mut world).await;
+    let (mut text, mut revision) = (String::new(), 0);
+    for _ in 0..20 {
+        let mut frames = vec![update("tail", revision + 1, text.len(), "abc")];
+        frames.push(observed(SESSION, "refused", &"y".repeat(8000)));
+        frames.push(update("tail", revision + 2, text.len() + 3, "def"));
+        frames.push(update("tail", revision + 3, text.len() + 6, "ghi"));
+        world.proxy.send_all(frames).await;
+        text.push_str("abcdefghi");
+        revision += 3;
+    }
+    let mut heard = String::new();
+    while heard.len() < text.len() {
+        let grown = world.browser.expect("message_update").await;
+        let offset = usize::try_from(grown["offset"].as_u64().unwrap()).unwrap();
+        assert!(offset <= heard.len(), "{grown} leaves a hole after {heard}");
+        heard.truncate(offset);
+        heard.push_str(grown["text"].as_str().unwrap());
+    }
+    assert_eq!(heard, text);
 }

@@ -5,19 +5,7 @@ use crate::relay::Relay;
 use crate::world::{SESSION, World, announce};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::{Instant, interval, timeout};
-
-/// A peer that beats in time while it waits for a frame.
-async fn expect_while_beating(peer: &mut Peer, pattern: Value) -> Value {
-    let deadline = Instant::now() + peer.patience;
-    while Instant::now() < deadline {
-        peer.send(json!({"type": "heartbeat"})).await;
-        if let Ok(frame) = timeout(Duration::from_millis(100), peer.expect_like(pattern.clone())).await {
-            return frame;
-        }
-    }
-    panic!("no {pattern} while beating");
-}
+use tokio::time::interval;
 
 /// Keeps a peer busy with a frame for several heartbeat timeouts.
 async fn survives(peer: &mut Peer, timeout_ms: u64, frame: Value) {
@@ -78,7 +66,7 @@ async fn the_sessions_of_a_stale_proxy_go_down() {
     let mut browser = Peer::browser(&relay).await;
     let mut proxy = Peer::proxy(&relay).await;
     announce(&mut proxy, &[SESSION]).await;
-    let down = expect_while_beating(&mut browser, json!({"type": "session_down"})).await;
+    let down = browser.expect_while_beating(json!({"type": "session_down"})).await;
     assert_like(&down, &json!({"session_id": SESSION, "reason": "proxy_disconnected"}));
     assert_eq!(proxy.expect_close().await.0, 4001);
 }

@@ -59,8 +59,7 @@ async fn a_delta_holds_every_event_after_the_cursor_as_it_was_live() {
     let mut world = World::new().await;
     let start = cursor(&mut world.browser).await;
     world.say("a1", "text").await;
-    let mut live = vec![json!({}); 0];
-    live.push(world.finish("m1", "delivered").await);
+    let mut live = vec![world.finish("m1", "delivered").await];
     world.proxy.send(json!({"type": "proxy_status", "session_id": SESSION, "status": "degraded"})).await;
     live.push(world.browser.expect("session_status").await);
     announce(&mut world.proxy, &[]).await;

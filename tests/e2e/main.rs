@@ -33,6 +33,7 @@ mod hostile;
 mod interest;
 mod launch;
 mod machines;
+mod mutants;
 mod operation;
 mod pairing;
 mod prompts;

@@ -2,16 +2,13 @@
 
 use crate::http::get;
 use crate::peer::{Peer, assert_like};
-use crate::relay::{PATIENCE, Relay, Role, binary};
+use crate::relay::{LEDGER, PATIENCE, Relay, Role, binary};
 use crate::tls;
 use crate::world::{SESSION, World, history};
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tokio::time::{Instant, timeout};
-
-/// The ledger's file in a data directory.
-const LEDGER: &str = "ledger.sqlite3";
 
 /// Runs a command that must give up, and returns what it says.
 async fn gives_up(command: Command) -> String {
@@ -161,9 +158,7 @@ async fn a_restored_relay_keeps_its_new_epoch() {
 async fn a_ledger_of_a_newer_relay_is_refused_with_a_sentence() {
     let mut relay = Relay::start();
     relay.terminate();
-    let ledger = rusqlite::Connection::open(relay.data_dir().join(LEDGER)).unwrap();
-    ledger.pragma_update(None, "user_version", 9999).unwrap();
-    drop(ledger);
+    relay.tamper("PRAGMA user_version = 9999");
     let words = gives_up(relay.serve_command()).await;
     assert!(words.contains("9999") && words.contains("newer"), "{words}");
 }

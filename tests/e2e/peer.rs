@@ -206,6 +206,19 @@ impl Peer {
         }
     }
 
+    /// As `expect_like`, and says now and then that it is still there.
+    pub(crate) async fn expect_while_beating(&mut self, pattern: Value) -> Value {
+        let deadline = Instant::now() + self.patience;
+        while Instant::now() < deadline {
+            self.send(json!({"type": "heartbeat"})).await;
+            let beat = Duration::from_millis(100);
+            if let Ok(frame) = tokio::time::timeout(beat, self.expect_like(pattern.clone())).await {
+                return frame;
+            }
+        }
+        panic!("no {pattern} while beating; heard instead: {:#?}", self.inbox);
+    }
+
     /// Everything heard and not yet waited for, up to now.
     pub(crate) async fn heard(&mut self) -> Vec<Value> {
         self.settle().await;
@@ -296,7 +309,7 @@ pub(crate) fn is_like(value: &Value, pattern: &Value) -> bool {
         Value::Array(items) => value.as_array().is_some_and(|values| {
             values.len() == items.len() && values.iter().zip(items).all(|(value, item)| is_like(value, item))
         }),
-        _ => value == pattern,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value == pattern,
     }
 }
 

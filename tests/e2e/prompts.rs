@@ -317,3 +317,12 @@ async fn equal_prompt_ids_in_two_sessions_are_two_prompts() {
     answered(&mut world).await;
     assert_like(&open_prompts(&world).await, &json!([{"session_id": "sess_2", "prompt_id": "p1"}]));
 }
+
+#[tokio::test]
+async fn a_prompt_seen_again_at_another_time_is_the_same_prompt() {
+    let mut world = prompted().await;
+    let mut again = prompt("p1");
+    again["detected_at"] = json!("2026-03-19T11:00:00.000Z");
+    acknowledged(&mut world.proxy, again).await;
+    world.browser.heard_nothing_like(json!({"type": "permission_prompt"})).await;
+}

@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// How long anything may take before a test gives up on it. Machines are noisy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The ledger's file in a data directory.
+pub(crate) const LEDGER: &str = "ledger.sqlite3";
+
 /// The two kinds of token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -186,6 +189,14 @@ impl Relay {
     /// A new token.
     pub(crate) fn token(&self, role: Role, label: &str) -> String {
         last_word(&self.cli(&["token", "create", "--role", role.word(), "--label", label]))
+    }
+
+    /// Changes the ledger behind the relay's back, where time or another version must be made up.
+    #[expect(clippy::disallowed_types, reason = "a test may make up what would take days")]
+    pub(crate) fn tamper(&self, sql: &str) {
+        let ledger = rusqlite::Connection::open(self.data_dir().join(LEDGER)).expect("the ledger opens");
+        ledger.busy_timeout(PATIENCE).expect("a timeout can be set");
+        ledger.execute(sql, []).expect("the ledger takes it");
     }
 
     /// The trail as the command line tells it.

@@ -11,10 +11,8 @@ async fn with_an_old_message(days: &str) -> (Relay, Peer) {
     world.say("old", "long ago").await;
     world.say("new", "today").await;
     world.relay.terminate();
-    let ledger = rusqlite::Connection::open(world.relay.data_dir().join("ledger.sqlite3")).unwrap();
-    ledger.execute("UPDATE messages SET at = 0 WHERE message_id = 'old'", []).unwrap();
-    ledger.execute("UPDATE events SET at = 0 WHERE event LIKE '%\"old\"%' OR event LIKE '%session_up%'", []).unwrap();
-    drop(ledger);
+    world.relay.tamper("UPDATE messages SET at = 0 WHERE message_id = 'old'");
+    world.relay.tamper("UPDATE events SET at = 0 WHERE event LIKE '%\"old\"%' OR event LIKE '%session_up%'");
     let mut command = world.relay.serve_command();
     world.relay.run(command.args(["--retain-days", days]));
     let browser = Peer::as_device(&world.relay, Role::Browser, &world.browser.token).await;

@@ -183,7 +183,7 @@ async fn every_browser_hears_of_every_session() {
 #[tokio::test]
 async fn more_sessions_than_a_machine_may_have_are_refused() {
     let mut world = World::with(&["--max-sessions-per-machine", "3"]).await;
-    let mut frame = snapshot([SESSION, "sess_2", "sess_3", "sess_4"].map(session).to_vec());
+    let mut frame = snapshot([SESSION, "sess_2", "sess_3", "sess_4"].map(session));
     frame["request_id"] = json!("many");
     world.proxy.send(frame).await;
     let error = world.proxy.expect("connection_error").await;
@@ -193,4 +193,26 @@ async fn more_sessions_than_a_machine_may_have_are_refused() {
         world.browser.expect_like(json!({"type": "session_up", "session": {"session_id": session_id}})).await;
     }
     world.browser.heard_nothing_like(json!({"type": "session_up"})).await;
+}
+
+#[tokio::test]
+async fn a_session_seen_again_at_another_time_is_unchanged() {
+    let mut world = World::new().await;
+    let mut seen = session(SESSION);
+    for time in ["2026-03-19T11:00:00.000Z", "2026-03-19T12:00:00.000Z"] {
+        seen["last_seen_at"] = json!(time);
+        acknowledged(&mut world.proxy, snapshot([seen.clone()])).await;
+    }
+    assert_eq!(world.browser.heard().await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn sessions_that_come_back_count_towards_the_limit_too() {
+    let mut world = World::with(&["--max-sessions-per-machine", "2"]).await;
+    acknowledged(&mut world.proxy, json!({"type": "session_closed", "session_id": SESSION})).await;
+    announce(&mut world.proxy, &["sess_2", "sess_3"]).await;
+    world.proxy.send(snapshot([SESSION, "sess_2", "sess_3"].map(session))).await;
+    assert_eq!(world.proxy.expect("connection_error").await["code"], "limit_reached");
+    let listed = world.browser.again(&world.relay).await.sessions;
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 2, "{listed}");
 }

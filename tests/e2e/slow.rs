@@ -2,7 +2,7 @@
 
 use crate::peer::Peer;
 use crate::relay::{Relay, Role};
-use crate::world::{SESSION, World, acknowledged, announce, observed, send, send_result, update};
+use crate::world::{SESSION, World, acknowledged, announce, observed, send, send_result, session, snapshot, update};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::time::Duration;
@@ -16,12 +16,15 @@ const BATCH: usize = 20;
 
 /// A browser whose own side buffers next to nothing.
 async fn narrow_browser(relay: &Relay) -> Peer {
+    narrow(relay, Role::Browser, &relay.token(Role::Browser, "narrow")).await
+}
+
+async fn narrow(relay: &Relay, role: Role, token: &str) -> Peer {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(8 << 10).unwrap();
     let stream = socket.connect(relay.address().parse().unwrap()).await.unwrap();
-    let token = relay.token(Role::Browser, "narrow");
     let headers = [("Authorization", format!("Bearer {token}"))];
-    let mut peer = Peer::over(Box::new(stream), relay.address(), Role::Browser, &headers).await;
+    let mut peer = Peer::over(Box::new(stream), relay.address(), role, &headers).await;
     peer.greet(json!({})).await;
     peer
 }
@@ -144,7 +147,8 @@ async fn the_fate_of_ones_own_send_is_not_lost_by_falling_behind() {
     world.browser.expect("message_delivered").await;
     let (_, frames) = read_up_to(&mut stalled, &format!("a{}", MESSAGES - 1)).await;
     let tells = |frame: &Value| frame["type"] == "message_delivered" && frame["client_message_id"] == "m1";
-    let told = |frame: &Value| tells(frame) || frame["events"].as_array().is_some_and(|events| events.iter().any(tells));
+    let told =
+        |frame: &Value| tells(frame) || frame["events"].as_array().is_some_and(|events| events.iter().any(tells));
     if !frames.iter().any(told) {
         stalled.expect_where("news of the send", told).await;
     }
@@ -205,4 +209,29 @@ async fn large_sends_in_a_row_reach_a_proxy_that_reads() {
     };
     tokio::join!(sending, reading);
     world.proxy.settle().await;
+}
+
+#[tokio::test]
+async fn a_proxy_that_stops_reading_loses_its_socket_and_none_of_its_sends() {
+    let relay = Relay::with(&["--heartbeat-interval-ms", "500", "--heartbeat-timeout-ms", "2000"]);
+    let token = relay.token(Role::Proxy, "narrow");
+    let mut stalled = narrow(&relay, Role::Proxy, &token).await;
+    announce(&mut stalled, &[SESSION]).await;
+    let mut browser = Peer::browser(&relay).await;
+    let text = "x".repeat(MESSAGE_BYTES);
+    let ids: Vec<_> = (0..400).map(|number| format!("m{number}")).collect();
+    for id in &ids {
+        browser.send(send(SESSION, id, &text)).await;
+        browser.expect_like(json!({"type": "message_accepted", "client_message_id": id})).await;
+    }
+    browser.expect_while_beating(json!({"type": "session_down"})).await;
+
+    let mut back = Peer::as_device(&relay, Role::Proxy, &token).await;
+    back.send(snapshot(vec![session(SESSION)])).await;
+    browser.expect("session_up").await;
+    browser.send(send(SESSION, "one-more", &text)).await;
+    for id in ids.iter().map(String::as_str).chain(["one-more"]) {
+        assert_eq!(back.expect("send_message").await["client_message_id"], json!(id));
+    }
+    back.settle().await;
 }

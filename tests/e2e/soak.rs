@@ -179,7 +179,7 @@ async fn phone(
 /// A proxy that answers most sends in some way, and talks itself, until the relay is gone.
 async fn proxy(address: String, token: String, name: String, book: UnboundedSender<Seen>) {
     let Some(mut peer) = connect(&address, Role::Proxy, &token).await else { return };
-    peer.try_send(snapshot(SESSIONS.map(session).to_vec())).await;
+    peer.try_send(snapshot(SESSIONS.map(session))).await;
     for number in 0.. {
         let Some(frame) = peer.wait_where(|_| true).await else { return };
         if frame["type"] == "proxy_ack" {
@@ -315,7 +315,7 @@ async fn after_hundreds_of_kills_every_accepted_send_is_accounted_for() {
         audit(&mut browser, session, &book).await;
     }
     let (sent, accepted, said) = (book.sent.len(), book.accepted.len(), book.taken_messages.len());
-    println!(
+    eprintln!(
         "{rounds} rounds in {:?}: {sent} sent, {accepted} heard accepted, {} forwarded, {said} said",
         start.elapsed(),
         book.forwarded.len()

@@ -63,8 +63,7 @@ impl World {
 
 /// A proxy lists its sessions and waits until the relay has them.
 pub(crate) async fn announce(proxy: &mut Peer, sessions: &[&str]) {
-    let sessions = sessions.iter().map(|id| session(id)).collect();
-    acknowledged(proxy, snapshot(sessions)).await;
+    acknowledged(proxy, snapshot(sessions.iter().map(|id| session(id)))).await;
 }
 
 /// Says a frame with a `request_id` of its own and waits for its `proxy_ack`.
@@ -102,8 +101,8 @@ pub(crate) fn session(session_id: &str) -> Value {
     })
 }
 
-pub(crate) fn snapshot(sessions: Vec<Value>) -> Value {
-    json!({"type": "proxy_session_snapshot", "sessions": sessions})
+pub(crate) fn snapshot(sessions: impl IntoIterator<Item = Value>) -> Value {
+    json!({"type": "proxy_session_snapshot", "sessions": sessions.into_iter().collect::<Vec<_>>()})
 }
 
 pub(crate) fn send(session_id: &str, id: &str, content: &str) -> Value {

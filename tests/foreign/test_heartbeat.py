@@ -57,6 +57,7 @@ class Stale(RelayCase):
     def test_the_sessions_of_a_silent_proxy_go_down(self):
         browser, proxy, name = self.browser(), self.proxy(), fresh("sess")
         proxy.send("proxy_session_snapshot", sessions=[session(name)])
+        # The watcher has to keep talking meanwhile, or it would be stale itself.
         end = time.monotonic() + 6
         while not browser.seen("session_down", session_id=name):
             self.assertLess(time.monotonic(), end, "the session never went down")

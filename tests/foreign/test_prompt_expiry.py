@@ -93,20 +93,33 @@ class Expiry(PromptCase):
         self.assertNotIn((name, prompt), self.stored())
 
 
-class Unanswered(PromptCase):
-    """The section on permission_response asks nothing more of the proxy."""
+class Unconfirmed(PromptCase):
+    """The section on permission_response asks the proxy for a click, not for a receipt."""
 
     FLAGS = {"send_timeout_ms": 400}
 
-    def test_an_answer_that_the_proxy_does_not_confirm_stays_answered(self):
+    def wait_out(self, browser, name):
+        """Let the patience of the relay pass: a later unanswered send is the clock."""
+        clock = self.post(browser, name)
+        browser.expect("message_failed", client_message_id=clock)
+
+    def test_an_answer_that_the_proxy_does_not_confirm_leaves_the_store_for_good(self):
         """`Relay removes the prompt from store immediately on forwarding`."""
         browser, proxy, name, prompt = self.open()
         self.answer(browser, name, prompt)
         proxy.expect("permission_response", prompt_id=prompt)
-        # A send that nobody answers, made later with the same patience, is the clock.
-        clock = self.post(browser, name)
-        browser.expect("message_failed", client_message_id=clock)
+        self.wait_out(browser, name)
         self.assertNotIn((name, prompt), self.stored())
+
+    def test_an_already_answered_prompt_is_never_answered_a_second_time(self):
+        """`must reject permission_response for an ... already-answered prompt_id`."""
+        browser, proxy, name, prompt = self.open()
+        self.answer(browser, name, prompt, "yes")
+        proxy.expect("permission_response", prompt_id=prompt)
+        self.wait_out(browser, name)
+        self.answer(browser, name, prompt, "no")
+        browser.drain()
+        self.assertEqual([a["choice_id"] for a in self.answers(proxy, prompt)], ["yes"])
 
 
 if __name__ == "__main__":

@@ -158,18 +158,14 @@ impl Hub {
 
     /// A slow browser has read all it was given: it is greeted anew, from where it fell behind.
     pub(super) fn catch_up(&mut self, key: PeerKey) -> Result<(), LedgerError> {
-        let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
-        let Some(behind) = peer.take_behind() else { return Ok(()) };
-        let peer = &*peer;
-        let cursors: Vec<Cursor> = self
-            .sessions
-            .iter()
-            .filter(|(session_id, _)| peer.is_interested(session_id))
-            .filter_map(|(session_id, live)| {
-                let last_sequence = *behind.get(&live.key)?;
-                Some(Cursor { session_id: session_id.clone(), last_sequence, ledger_epoch: None })
-            })
-            .collect();
+        let Some(behind) = self.peers.get_mut(key).and_then(Peer::take_behind) else { return Ok(()) };
+        let mut cursors = Vec::new();
+        for (session_key, last_sequence) in behind {
+            // From the ledger: the session may have been closed meanwhile.
+            if let Some(session_id) = self.ledger.session_id(session_key)? {
+                cursors.push(Cursor { session_id, last_sequence, ledger_epoch: None });
+            }
+        }
         self.greet_browser(key, &cursors)
     }
 

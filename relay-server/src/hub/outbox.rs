@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 /// What may wait for one browser. A stalled one costs this much and no more.
-const MOST_BROWSER_BYTES: usize = 512 * 1024;
+const MOST_BROWSER_BYTES: usize = 256 * 1024;
 
 /// What may wait for one proxy: commands are few, but a person may send several large texts in a row.
-const MOST_PROXY_BYTES: usize = 16 * 1024 * 1024;
+const MOST_PROXY_BYTES: usize = 64 * 1024 * 1024;
 
 /// Something to be written to a socket. Its kind says what may happen when the queue is full. A
 /// frame is encoded once and shared by everyone who gets it.

@@ -256,9 +256,9 @@ impl Hub {
 
     /// A live session that this proxy's machine may speak for.
     pub(super) fn own_session(&self, peer: PeerKey, session_id: &SessionId) -> Result<&LiveSession, Stop> {
-        let machine_id = self.machine_of(peer)?;
+        let machine = self.machine(peer)?;
         match self.sessions.get(session_id) {
-            Some(live) if live.machine_id == machine_id => Ok(live),
+            Some(live) if live.machine_id == machine.machine_id => Ok(live),
             Some(_) => refuse(ErrorCode::Unauthorized, format!("session `{session_id}` belongs to another machine")),
             None => refuse(
                 ErrorCode::SessionUnknown,

@@ -50,6 +50,12 @@ impl Ledger {
         self.one(&format!("{SELECT} WHERE session_id = ?1"), [session_id.as_str()], columns)?.map(stored).transpose()
     }
 
+    /// The id of the session with this key.
+    pub(crate) fn session_id(&self, session_key: i64) -> Result<Option<SessionId>> {
+        let sql = "SELECT session_id FROM sessions WHERE session_key = ?1";
+        self.one(sql, [session_key], |row| row.get(0).map(|id: String| SessionId::new(id)))
+    }
+
     /// Adds a session and returns its key.
     pub(crate) fn add_session(&mut self, machine_id: &MachineId, session: &Session) -> Result<i64> {
         self.write(

@@ -309,7 +309,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             if said_by_us {
                 // What still comes is thrown away: a connection that is dropped with bytes unread is
                 // reset, and the peer would never see the reason.
-                let mut waste = [0; 16 * 1024];
+                // (Boxed: an array would sit in the task of every socket from its first day.)
+                let mut waste = vec![0; 16 * 1024];
                 while matches!(self.stream.get_mut().read(&mut waste).await, Ok(count) if count > 0) {}
             }
         };
