@@ -73,6 +73,19 @@ pub struct AgentControlResult {
     pub result: ControlOutcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<WireError>,
+    /// Some proxies give their code here. Read, never written: it goes on in `error`.
+    #[serde(default, skip_serializing)]
+    #[schemars(skip)]
+    #[ts(skip)]
+    pub error_code: Option<String>,
+}
+
+impl AgentControlResult {
+    /// What went wrong, wherever the proxy put it.
+    pub fn failure(&self) -> Option<WireError> {
+        let bare = || Some(WireError { code: self.error_code.clone()?, message: String::new() });
+        self.error.clone().or_else(bare).filter(|_| self.result == ControlOutcome::Failed)
+    }
 }
 
 /// The two ends a control command can come to.

@@ -1,8 +1,9 @@
 //! The handshake and the heartbeat.
 
 use crate::config::AgentSettings;
+use crate::envelope::Ids;
 use crate::error::WireError;
-use crate::ids::{ClientMessageId, ConnectionId, Epoch, MachineId, RequestId, Sequence, SessionId, Timestamp};
+use crate::ids::{ConnectionId, Epoch, MachineId, RequestId, Sequence, SessionId, Timestamp};
 use crate::prompt::PermissionPrompt;
 use crate::session::PendingLaunch;
 use schemars::JsonSchema;
@@ -92,16 +93,12 @@ pub struct ConnectionAck {
 
 /// Something was refused. Unless a close frame follows, the socket lives on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
-#[ts(optional_fields)]
 pub struct ConnectionError {
     #[serde(flatten)]
     pub error: WireError,
-    /// That of the refused frame.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<RequestId>,
-    /// That of the refused frame.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_message_id: Option<ClientMessageId>,
+    /// Those of the refused frame.
+    #[serde(flatten)]
+    pub ids: Ids,
 }
 
 /// A peer could not understand the relay. Noted, never answered: two peers that answer errors with

@@ -5,7 +5,7 @@
 
 use crate::PROTOCOL_VERSION;
 use crate::error::{ErrorCode, WireError};
-use crate::ids::{ClientMessageId, RequestId, Timestamp};
+use crate::ids::{ClientMessageId, RequestId, SessionId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
@@ -43,11 +43,23 @@ pub struct Envelope<T> {
     pub body: T,
 }
 
+/// What a frame can be known again by, as far as it could be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[ts(optional_fields)]
+pub struct Ids {
+    /// Carried by any frame whose sender wants to hear of its fate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_message_id: Option<ClientMessageId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+}
+
 /// A frame that was understood.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded<T> {
-    /// Carried by any frame whose sender wants to hear of its fate.
-    pub request_id: Option<RequestId>,
+    pub ids: Ids,
     pub body: T,
 }
 
@@ -56,8 +68,7 @@ pub struct Decoded<T> {
 #[error("{error:?}")]
 pub struct Refused {
     pub error: WireError,
-    pub request_id: Option<RequestId>,
-    pub client_message_id: Option<ClientMessageId>,
+    pub ids: Ids,
     /// Another version is spoken over there: nothing it says will be understood.
     pub wrong_version: bool,
 }
@@ -73,6 +84,18 @@ struct Head<'a> {
     request_id: Option<&'a serde_json::value::RawValue>,
     #[serde(default, borrow)]
     client_message_id: Option<&'a serde_json::value::RawValue>,
+    #[serde(default, borrow)]
+    session_id: Option<&'a serde_json::value::RawValue>,
+}
+
+impl Head<'_> {
+    fn ids(&self) -> Ids {
+        Ids {
+            request_id: lenient(self.request_id),
+            client_message_id: lenient(self.client_message_id),
+            session_id: lenient(self.session_id),
+        }
+    }
 }
 
 /// Reads a frame.
@@ -107,7 +130,7 @@ pub fn decode<T: Frames>(text: &str) -> Result<Decoded<T>, Refused> {
     match T::parse(&frame_type, text) {
         None => Err(refuse(format!("unknown type `{}`", shortened(&frame_type)))),
         Some(Err(error)) => Err(refuse(format!("{frame_type}: {}", shortened(&error.to_string())))),
-        Some(Ok(body)) => Ok(Decoded { request_id: lenient(head.request_id), body }),
+        Some(Ok(body)) => Ok(Decoded { ids: head.ids(), body }),
     }
 }
 
@@ -125,8 +148,7 @@ pub fn encode<T: Serialize>(body: &T, server_ts: Option<&Timestamp>) -> String {
 fn refuse(head: Option<&Head>, message: String) -> Refused {
     Refused {
         error: WireError::new(ErrorCode::InvalidMessage, message),
-        request_id: head.and_then(|head| lenient(head.request_id)),
-        client_message_id: head.and_then(|head| lenient(head.client_message_id)),
+        ids: head.map(Head::ids).unwrap_or_default(),
         wrong_version: false,
     }
 }
@@ -249,8 +271,8 @@ mod tests {
     fn a_refusal_carries_the_ids_it_could_read() {
         let refused =
             refusal(r#"{"type":"send_message","protocol_version":1,"request_id":"r1","client_message_id":"m1"}"#);
-        assert_eq!(refused.request_id, Some(RequestId::new("r1")));
-        assert_eq!(refused.client_message_id, Some(ClientMessageId::new("m1")));
+        assert_eq!(refused.ids.request_id, Some(RequestId::new("r1")));
+        assert_eq!(refused.ids.client_message_id, Some(ClientMessageId::new("m1")));
     }
 
     #[test]

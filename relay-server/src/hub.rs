@@ -46,7 +46,7 @@ use outbox::Item;
 use peers::{Audience, Peers};
 use protocol::browser::RelayToBrowser;
 use protocol::connection::ConnectionError;
-use protocol::envelope::encode;
+use protocol::envelope::{Ids, encode};
 use protocol::error::{CloseCode, ErrorCode, WireError};
 use protocol::event::SessionEvent;
 use protocol::ids::{ClientMessageId, EventId, RequestId, Sequence, SessionId, Timestamp};
@@ -222,16 +222,14 @@ impl Hub {
             }
             // A peer that was turned away is no longer heard.
             Input::Frame { peer, .. } if self.peers.get(*peer).is_none() => {}
-            Input::Frame { peer, request_id, frame } => {
-                let (outcome, client_message_id) = match frame {
-                    Frame::FromBrowser(frame) => {
-                        (self.browser_frame(*peer, request_id.as_ref(), frame), browser::send_id(frame))
-                    }
-                    Frame::FromProxy(frame) => (self.proxy_frame(*peer, request_id.as_ref(), frame), None),
+            Input::Frame { peer, ids, frame } => {
+                let outcome = match frame {
+                    Frame::FromBrowser(frame) => self.browser_frame(*peer, ids, frame),
+                    Frame::FromProxy(frame) => self.proxy_frame(*peer, ids, frame),
                 };
                 match outcome {
                     Ok(()) => {}
-                    Err(Stop::Refused(error)) => self.refused(*peer, error, request_id.as_ref(), client_message_id),
+                    Err(Stop::Refused(error)) => self.refused(*peer, error, ids),
                     Err(Stop::Ledger(error)) => return Err(error),
                 }
             }
@@ -256,13 +254,8 @@ impl Hub {
             } => {
                 self.fail_unrecorded(*peer, send, ErrorCode::StorageFull, error.to_string());
             }
-            Input::Frame { peer, request_id, .. } => {
-                self.refused(
-                    *peer,
-                    WireError::new(ErrorCode::StorageFull, error.to_string()),
-                    request_id.as_ref(),
-                    None,
-                );
+            Input::Frame { peer, ids, .. } => {
+                self.refused(*peer, WireError::new(ErrorCode::StorageFull, error.to_string()), ids);
             }
             Input::Gone { peer } => self.unrecorded_departures.push(*peer),
             // A question's asker hears it by the answer never coming; the rest has nobody to tell.
@@ -277,16 +270,9 @@ impl Hub {
         }
     }
 
-    fn refused(
-        &mut self,
-        peer: PeerKey,
-        error: WireError,
-        request_id: Option<&RequestId>,
-        client_message_id: Option<&ClientMessageId>,
-    ) {
-        let error =
-            ConnectionError { error, request_id: request_id.cloned(), client_message_id: client_message_id.cloned() };
+    fn refused(&mut self, peer: PeerKey, error: WireError, ids: &Ids) {
         // Both directions write this frame alike.
+        let error = ConnectionError { error, ids: ids.clone() };
         self.tell_browser(peer, &RelayToBrowser::ConnectionError(error));
     }
 

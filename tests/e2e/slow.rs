@@ -11,8 +11,8 @@ use tokio::net::TcpSocket;
 const MESSAGES: usize = 1500;
 /// So that all messages together are many times what sockets and queues can hold.
 const MESSAGE_BYTES: usize = 16_000;
-/// So few at once that whoever reads them all never falls behind.
-const BATCH: usize = 20;
+/// So few at once that whoever reads them all never falls behind, even if the relay counts two lots.
+const BATCH: usize = 10;
 
 /// A browser whose own side buffers next to nothing.
 async fn narrow_browser(relay: &Relay) -> Peer {

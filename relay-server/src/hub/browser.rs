@@ -4,16 +4,12 @@ use super::peers::PeerKey;
 use super::{Hub, Stop, refuse};
 use protocol::browser::{BrowserToRelay, RelayToBrowser};
 use protocol::connection::{Heartbeat, HeartbeatAck, SessionInterest};
+use protocol::envelope::Ids;
 use protocol::error::ErrorCode;
-use protocol::ids::{ClientMessageId, RequestId, SessionId};
+use protocol::ids::SessionId;
 
 impl Hub {
-    pub(super) fn browser_frame(
-        &mut self,
-        peer: PeerKey,
-        request_id: Option<&RequestId>,
-        frame: &BrowserToRelay,
-    ) -> Result<(), Stop> {
+    pub(super) fn browser_frame(&mut self, peer: PeerKey, ids: &Ids, frame: &BrowserToRelay) -> Result<(), Stop> {
         match frame {
             BrowserToRelay::ConnectionHello(_) => {
                 refuse(ErrorCode::InvalidMessage, "connection_hello was said already")
@@ -29,7 +25,7 @@ impl Hub {
                 Ok(())
             }
             BrowserToRelay::SendMessage(send) => self.send_message(peer, send),
-            BrowserToRelay::HistoryRequest(request) => self.history_request(peer, request_id, request),
+            BrowserToRelay::HistoryRequest(request) => self.history_request(peer, ids.request_id.as_ref(), request),
             BrowserToRelay::LaunchSession(launch) => self.launch_session(peer, launch),
             BrowserToRelay::CloseSession(close) => self.close_session(peer, close),
             BrowserToRelay::PermissionResponse(response) => self.permission_response(peer, response),
@@ -57,9 +53,4 @@ impl Hub {
             self.tell_tails(key, &session_id);
         }
     }
-}
-
-/// The id of a send, for a refusal to quote.
-pub(super) fn send_id(frame: &BrowserToRelay) -> Option<&ClientMessageId> {
-    if let BrowserToRelay::SendMessage(send) = frame { Some(&send.client_message_id) } else { None }
 }

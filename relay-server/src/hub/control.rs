@@ -171,11 +171,7 @@ impl Hub {
         if let Awaits::Prompt(prompt_id) = &control.awaits {
             self.answer_result(&control.session_id, prompt_id, result)?;
         }
-        self.end_control(
-            control,
-            result.error.clone().filter(|_| result.result == ControlOutcome::Failed),
-            result.result,
-        )?;
+        self.end_control(control, result.failure(), result.result)?;
         Ok(())
     }
 
@@ -222,6 +218,7 @@ impl Hub {
             command: control.command.to_owned(),
             result,
             error,
+            error_code: None,
         };
         self.tell_browser(control.browser, &RelayToBrowser::AgentControlResult(frame));
         Ok(())
@@ -242,19 +239,17 @@ impl Hub {
             command: command.to_owned(),
             result: ControlOutcome::Failed,
             error: Some(error),
+            error_code: None,
         };
         self.tell_browser(peer, &RelayToBrowser::AgentControlResult(frame));
     }
 
-    /// A proxy went away with commands unanswered. A dialog that was being answered is open again:
-    /// if the answer did arrive, the proxy says on its return that the dialog is gone.
+    /// A proxy went away with commands unanswered. A dialog that was being answered stays so: the
+    /// proxy says on its return whether it is still open, and until then nobody could answer anyway.
     pub(super) fn fail_controls_of(&mut self, proxy: PeerKey) -> Result<(), LedgerError> {
         for key in self.controls.keys_where(|(owner, _), _| *owner == proxy) {
             let Some(control) = self.controls.remove(&key) else { continue };
             let error = WireError::new(ErrorCode::NoProxyConnected, "The machine went away before it answered");
-            if let Awaits::Prompt(prompt_id) = &control.awaits {
-                self.revert_prompt(&control.session_id, prompt_id, Some(error.clone()))?;
-            }
             self.give_up(control, error)?;
         }
         Ok(())

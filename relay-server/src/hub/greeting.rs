@@ -9,7 +9,7 @@ use crate::ledger::{LedgerError, NewAudit};
 use protocol::browser::RelayToBrowser;
 use protocol::config::AgentSettings;
 use protocol::connection::{ConnectionAck, ConnectionError, ConnectionHello, Cursor, PeerRole};
-use protocol::envelope::encode;
+use protocol::envelope::{Ids, encode};
 use protocol::error::{CloseCode, ErrorCode, WireError};
 use protocol::ids::{MachineId, SessionId};
 use protocol::prompt::PermissionPrompt;
@@ -124,7 +124,7 @@ impl Hub {
     }
 
     fn cut(&self, outbox: &Outbox, error: WireError, code: CloseCode) {
-        let error = ConnectionError { error, request_id: None, client_message_id: None };
+        let error = ConnectionError { error, ids: Ids::default() };
         let text = encode(&RelayToBrowser::ConnectionError(error), Some(&self.server_ts));
         outbox.cut(Item::Answer(text.into()), code);
     }

@@ -7,7 +7,8 @@ use crate::clock;
 use crate::ledger::{AuditEntry, AuditFilter, StoredAttachment, Token};
 use protocol::browser::BrowserToRelay;
 use protocol::connection::ConnectionHello;
-use protocol::ids::{AttachmentId, ConnectionId, RequestId};
+use protocol::envelope::Ids;
+use protocol::ids::{AttachmentId, ConnectionId};
 use protocol::proxy::ProxyToRelay;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ pub(crate) enum Input {
     /// A socket has passed its door and said hello.
     Hello { peer: PeerKey, door: Door, hello: ConnectionHello, outbox: Arc<Outbox> },
     /// A frame from a peer that has said hello.
-    Frame { peer: PeerKey, request_id: Option<RequestId>, frame: Frame },
+    Frame { peer: PeerKey, ids: Ids, frame: Frame },
     /// A slow browser has read all it was given.
     CatchUp { peer: PeerKey },
     /// A socket is closed.

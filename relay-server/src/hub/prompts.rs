@@ -33,7 +33,7 @@ pub(super) struct OpenPrompt {
 pub(super) struct Answer {
     pub response: PermissionResponse,
     pub device_name: String,
-    /// When the prompt is open again for want of a word from the proxy.
+    /// When the prompt is given up for want of a word from the proxy.
     pub deadline: Millis,
 }
 
@@ -151,6 +151,9 @@ impl Hub {
         let open = live.prompts.get_mut(&response.prompt_id).expect("checked above");
         open.answer = Some(answer.clone());
         let prompt = open.prompt.clone();
+        let session_key = live.key;
+        // An answered prompt is not open, also after a restart: it is back only if the proxy says so.
+        self.ledger.drop_prompt(session_key, &response.prompt_id)?;
         self.audit_answer(peer, response, "forwarded", None)?;
         self.tell_prompt(&prompt, PromptState::Answering, Some(&answer), None);
         let forwarded = PermissionResponse { request_id: Some(request_id), ..response.clone() };
@@ -165,11 +168,12 @@ impl Hub {
         prompt_id: &PromptId,
         result: &AgentControlResult,
     ) -> Result<(), LedgerError> {
-        let gone = result.error.as_ref().is_some_and(|error| error.code == ErrorCode::PromptNotFound.as_str());
+        let error = result.failure();
+        let gone = error.as_ref().is_some_and(|error| error.code == ErrorCode::PromptNotFound.as_str());
         match result.result {
-            ControlOutcome::Ok => self.end_prompt(session_id, prompt_id, PromptState::Resolved),
-            ControlOutcome::Failed if gone => self.end_prompt(session_id, prompt_id, PromptState::Vanished),
-            ControlOutcome::Failed => self.revert_prompt(session_id, prompt_id, result.error.clone()),
+            ControlOutcome::Ok => self.end_prompt(session_id, prompt_id, PromptState::Resolved, None),
+            ControlOutcome::Failed if gone => self.end_prompt(session_id, prompt_id, PromptState::Vanished, None),
+            ControlOutcome::Failed => self.revert_prompt(session_id, prompt_id, error),
         }
     }
 
@@ -194,9 +198,10 @@ impl Hub {
         session_id: &SessionId,
         prompt_id: &PromptId,
         state: PromptState,
+        error: Option<WireError>,
     ) -> Result<(), LedgerError> {
         let Some(open) = self.take_prompt(session_id, prompt_id)? else { return Ok(()) };
-        self.tell_prompt(&open.prompt, state, open.answer.as_ref(), None);
+        self.tell_prompt(&open.prompt, state, open.answer.as_ref(), error);
         Ok(())
     }
 
@@ -211,7 +216,7 @@ impl Hub {
     pub(super) fn drop_all_prompts(&mut self, session_id: &SessionId) -> Result<(), LedgerError> {
         let Some(live) = self.sessions.get(session_id) else { return Ok(()) };
         for prompt_id in live.prompts.keys().cloned().collect::<Vec<_>>() {
-            self.end_prompt(session_id, &prompt_id, PromptState::Vanished)?;
+            self.end_prompt(session_id, &prompt_id, PromptState::Vanished, None)?;
         }
         Ok(())
     }
@@ -225,7 +230,7 @@ impl Hub {
             vanished.extend(missing.map(|prompt_id| (session_id.clone(), prompt_id.clone())));
         }
         for (session_id, prompt_id) in vanished {
-            self.end_prompt(&session_id, &prompt_id, PromptState::Vanished)?;
+            self.end_prompt(&session_id, &prompt_id, PromptState::Vanished, None)?;
         }
         Ok(())
     }
@@ -236,7 +241,7 @@ impl Hub {
         if update.state != PromptState::Vanished {
             return refuse(ErrorCode::InvalidMessage, "permission_prompt_update: a proxy may only say `vanished`");
         }
-        Ok(self.end_prompt(&update.session_id, &update.prompt_id, PromptState::Vanished)?)
+        Ok(self.end_prompt(&update.session_id, &update.prompt_id, PromptState::Vanished, None)?)
     }
 
     /// The IDE's own dialog has dismissed itself. This is the one case in which the relay answers:

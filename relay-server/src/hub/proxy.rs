@@ -2,17 +2,12 @@
 
 use super::peers::PeerKey;
 use super::{Hub, Stop, refuse};
+use protocol::envelope::Ids;
 use protocol::error::ErrorCode;
-use protocol::ids::RequestId;
 use protocol::proxy::{ProxyAck, ProxyToRelay, RelayToProxy};
 
 impl Hub {
-    pub(super) fn proxy_frame(
-        &mut self,
-        peer: PeerKey,
-        request_id: Option<&RequestId>,
-        frame: &ProxyToRelay,
-    ) -> Result<(), Stop> {
+    pub(super) fn proxy_frame(&mut self, peer: PeerKey, ids: &Ids, frame: &ProxyToRelay) -> Result<(), Stop> {
         match frame {
             ProxyToRelay::ConnectionHello(_) => {
                 return refuse(ErrorCode::InvalidMessage, "connection_hello was said already");
@@ -23,7 +18,7 @@ impl Hub {
                 self.heartbeat(peer, heartbeat);
                 return Ok(());
             }
-            ProxyToRelay::ProxySessionSnapshot(snapshot) => self.session_snapshot(peer, request_id, snapshot)?,
+            ProxyToRelay::ProxySessionSnapshot(snapshot) => self.session_snapshot(peer, ids, snapshot)?,
             ProxyToRelay::ProxyMessage(message) => self.proxy_message(peer, message)?,
             ProxyToRelay::ProxyMessageUpdate(update) => self.message_update(peer, update)?,
             ProxyToRelay::ProxySendResult(result) => self.send_result(peer, result)?,
@@ -36,7 +31,7 @@ impl Hub {
             ProxyToRelay::AgentConfig(config) => self.agent_config(peer, config)?,
             ProxyToRelay::AgentControlResult(result) => self.control_result(peer, result)?,
         }
-        if let Some(request_id) = request_id {
+        if let Some(request_id) = &ids.request_id {
             self.tell_proxy(peer, &RelayToProxy::ProxyAck(ProxyAck { request_id: request_id.clone() }));
         }
         Ok(())

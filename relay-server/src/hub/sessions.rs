@@ -7,9 +7,10 @@ use crate::clock::Millis;
 use crate::ledger::{LedgerError, StoredSession};
 use protocol::browser::RelayToBrowser;
 use protocol::config::{AgentConfig, AgentSettings};
+use protocol::envelope::Ids;
 use protocol::error::{ErrorCode, WireError};
 use protocol::event::SessionEvent;
-use protocol::ids::{MachineId, PromptId, RequestId, Sequence, SessionId};
+use protocol::ids::{MachineId, PromptId, Sequence, SessionId};
 use protocol::proxy::{ProxySessionSnapshot, ProxyStatus};
 use protocol::session::{Session, SessionClosed, SessionDown, SessionStatusChange, SessionUp};
 use protocol::words::{DownReason, SessionStatus};
@@ -75,13 +76,16 @@ impl Hub {
     pub(super) fn session_snapshot(
         &mut self,
         peer: PeerKey,
-        request_id: Option<&RequestId>,
+        ids: &Ids,
         snapshot: &ProxySessionSnapshot,
     ) -> Result<(), Stop> {
         let machine_id = self.machine_of(peer)?;
         for session in &snapshot.sessions {
             match self.bring_up(peer, session) {
-                Err(Stop::Refused(error)) => self.refused(peer, error, request_id, None),
+                Err(Stop::Refused(error)) => {
+                    let ids = Ids { session_id: Some(session.session_id.clone()), ..ids.clone() };
+                    self.refused(peer, error, &ids);
+                }
                 other => other?,
             }
         }

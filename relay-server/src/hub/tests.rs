@@ -81,17 +81,17 @@ impl Socket {
     fn input(&self, mut frame: Value) -> Input {
         frame["protocol_version"] = 1.into();
         let text = frame.to_string();
-        let (request_id, frame) = match self.role {
+        let (ids, frame) = match self.role {
             PeerRole::Browser => {
-                let Decoded { request_id, body } = decode::<BrowserToRelay>(&text).unwrap();
-                (request_id, Frame::FromBrowser(body))
+                let Decoded { ids, body } = decode::<BrowserToRelay>(&text).unwrap();
+                (ids, Frame::FromBrowser(body))
             }
             PeerRole::Proxy => {
-                let Decoded { request_id, body } = decode::<ProxyToRelay>(&text).unwrap();
-                (request_id, Frame::FromProxy(body))
+                let Decoded { ids, body } = decode::<ProxyToRelay>(&text).unwrap();
+                (ids, Frame::FromProxy(body))
             }
         };
-        Input::Frame { peer: self.key, request_id, frame }
+        Input::Frame { peer: self.key, ids, frame }
     }
 
     /// Everything said to this socket since the last call.

@@ -5,6 +5,7 @@ use crate::clock::Millis;
 use crate::ledger::LedgerError;
 use protocol::error::{CloseCode, ErrorCode, WireError};
 use protocol::ids::{ClientMessageId, PromptId, SessionId};
+use protocol::prompt::PromptState;
 
 /// How soon something the disk refused is tried again.
 pub(super) const RETRY_MS: Millis = 1000;
@@ -38,9 +39,10 @@ impl Hub {
                 }
                 Due::Expiry(prompt_id) => self.expire_prompt(&session_id, &prompt_id)?,
                 Due::Answer(prompt_id) => {
+                    // It was answered, and must not be twice. If it is still there, its proxy will say so.
                     let error =
                         WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
-                    self.revert_prompt(&session_id, &prompt_id, Some(error))?;
+                    self.end_prompt(&session_id, &prompt_id, PromptState::Vanished, Some(error))?;
                 }
             }
         }

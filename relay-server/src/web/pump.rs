@@ -9,7 +9,7 @@ use crate::ledger::LedgerError;
 use futures_util::{SinkExt, StreamExt};
 use protocol::browser::{BrowserToRelay, RelayToBrowser};
 use protocol::connection::{ConnectionError, ConnectionHello};
-use protocol::envelope::{Decoded, Refused, decode, encode};
+use protocol::envelope::{Decoded, Ids, Refused, decode, encode};
 use protocol::error::{CloseCode, ErrorCode, WireError};
 use protocol::proxy::ProxyToRelay;
 use std::sync::Arc;
@@ -169,22 +169,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         };
         let decoded = decode::<T>(&text);
         if !self.allowance.take() {
-            let (request_id, client_message_id) = match decoded {
-                Ok(decoded) => (decoded.request_id, None),
-                Err(refused) => (refused.request_id, refused.client_message_id),
+            let ids = match decoded {
+                Ok(decoded) => decoded.ids,
+                Err(refused) => refused.ids,
             };
             let most = self.app.limits.max_frames_per_second;
             let message = format!("more than {most} frames in a second: slow down and send this one again");
-            return self.count_refusal(Refused {
-                request_id,
-                client_message_id,
-                ..refusal(ErrorCode::RateLimited, message)
-            });
+            return self.count_refusal(Refused { ids, ..refusal(ErrorCode::RateLimited, message) });
         }
         match decoded {
-            Ok(Decoded { request_id, body }) => {
+            Ok(Decoded { ids, body }) => {
                 self.refused_in_a_row = 0;
-                let input = Input::Frame { peer: self.peer, request_id, frame: body.into_frame() };
+                let input = Input::Frame { peer: self.peer, ids, frame: body.into_frame() };
                 if self.app.hub.send(input).await { Ok(()) } else { Err(End::Code(CloseCode::Restarting)) }
             }
             Err(refused) if refused.wrong_version => {
@@ -212,8 +208,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
         self.refused += 1;
         self.app.metrics.frames_refused.inc();
-        let Refused { error, request_id, client_message_id, .. } = refused;
-        let error = RelayToBrowser::ConnectionError(ConnectionError { error, request_id, client_message_id });
+        let Refused { error, ids, .. } = refused;
+        let error = RelayToBrowser::ConnectionError(ConnectionError { error, ids });
         let item = Item::Answer(encode(&error, Some(&clock::timestamp(clock::now()))).into());
         let bytes = item.bytes();
         self.outbox.push(vec![item], bytes);
@@ -303,16 +299,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             End::Code(code) => Some(CloseFrame { code: code.number().into(), reason: code.reason().into() }),
             End::Standard(code, reason) => Some(CloseFrame { code, reason: reason.into() }),
         };
-        let said_by_us = frame.is_some();
         let goodbye = async {
-            let _ = self.stream.close(frame).await;
-            if said_by_us {
-                // What still comes is thrown away: a connection that is dropped with bytes unread is
-                // reset, and the peer would never see the reason.
-                // (Boxed: an array would sit in the task of every socket from its first day.)
-                let mut waste = vec![0; 16 * 1024];
-                while matches!(self.stream.get_mut().read(&mut waste).await, Ok(count) if count > 0) {}
-            }
+            let Some(frame) = frame else {
+                // The answer to the peer's own goodbye is ready; it only has to go out.
+                let _ = self.stream.flush().await;
+                return;
+            };
+            let _ = self.stream.close(Some(frame)).await;
+            // What still comes is thrown away: a connection that is dropped with bytes unread is
+            // reset, and the peer would never see the reason.
+            // (Boxed: an array would sit in the task of every socket from its first day.)
+            let mut waste = vec![0; 16 * 1024];
+            while matches!(self.stream.get_mut().read(&mut waste).await, Ok(count) if count > 0) {}
         };
         let _ = timeout(GOODBYE, goodbye).await;
     }
@@ -337,7 +335,7 @@ fn hello_of(frame: Frame) -> Option<ConnectionHello> {
 }
 
 fn refusal(code: ErrorCode, message: String) -> Refused {
-    Refused { error: WireError::new(code, message), request_id: None, client_message_id: None, wrong_version: false }
+    Refused { error: WireError::new(code, message), ids: Ids::default(), wrong_version: false }
 }
 
 /// What a broken read means for the peer.

@@ -185,14 +185,14 @@ export type ConnectionAck = {
 
 /** Something was refused. Unless a close frame follows, the socket lives on. */
 export type ConnectionError = {
-  /** That of the refused frame. */
-  request_id?: RequestId;
-  /** That of the refused frame. */
-  client_message_id?: ClientMessageId;
   /** A stable word: one of `ErrorCode`, or a proxy's own. */
   code: string;
   /** A sentence for a person; may change at any time. */
   message: string;
+  /** Carried by any frame whose sender wants to hear of its fate. */
+  request_id?: RequestId;
+  client_message_id?: ClientMessageId;
+  session_id?: SessionId;
 };
 
 /** The first frame on every socket. */
