@@ -113,7 +113,7 @@ pub fn decode<T: Frames>(text: &str) -> Result<Decoded<T>, Refused> {
     let Some(frame_type) = head.r#type else {
         return Err(refuse("missing field `type`".into()));
     };
-    let Ok(frame_type) = serde_json::from_str::<String>(frame_type.get()) else {
+    let Ok(frame_type) = serde_json::from_str::<String>(frame_type.get()).map(|word| shortened(&word)) else {
         return Err(refuse("`type` must be a string".into()));
     };
     match head.protocol_version.map(|version| serde_json::from_str::<u32>(version.get())) {
@@ -128,7 +128,7 @@ pub fn decode<T: Frames>(text: &str) -> Result<Decoded<T>, Refused> {
         }
     }
     match T::parse(&frame_type, text) {
-        None => Err(refuse(format!("unknown type `{}`", shortened(&frame_type)))),
+        None => Err(refuse(format!("unknown type `{frame_type}`"))),
         Some(Err(error)) => Err(refuse(format!("{frame_type}: {}", shortened(&error.to_string())))),
         Some(Ok(body)) => Ok(Decoded { ids: head.ids(), body }),
     }

@@ -306,7 +306,8 @@ fn list_tokens(data_dir: &DataDir) -> anyhow::Result<()> {
             token.last_used_at.map_or_else(|| "never used".to_owned(), |at| format!("used {}", clock::timestamp(at).0));
         let state = token.revoked_at.map_or(used, |at| format!("revoked {}", clock::timestamp(at).0));
         let machine = token.machine_id.map_or_else(String::new, |id| format!("  machine {id}"));
-        say(format!("{}  {:<7}  {:<24}  {state}{machine}", token.token_id, token.role.as_str(), token.label));
+        let line = format!("{}  {:<7}  {:<24}  {state}{machine}", token.token_id, token.role.as_str(), token.label);
+        say(harmless(&line));
     }
     Ok(())
 }
@@ -341,7 +342,7 @@ fn audit(audit: &Audit) -> anyhow::Result<()> {
         if audit.json {
             say(serde_json::to_string(&entry)?);
         } else {
-            say(audit_line(&entry));
+            say(harmless(&audit_line(&entry)));
         }
     }
     Ok(())
@@ -361,11 +362,14 @@ fn audit_line(entry: &AuditEntry) -> String {
         }
     }
     if let Some(detail) = &entry.detail {
-        // What agents wrote must not move the reader's cursor or colour the terminal.
-        line.push_str("  ");
-        line.extend(detail.chars().map(|character| if character.is_control() { ' ' } else { character }));
+        line.push_str(&format!("  {detail}"));
     }
     line
+}
+
+/// What agents and devices called things must not move the reader's cursor or colour the terminal.
+fn harmless(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 fn backup(backup: &Backup) -> anyhow::Result<()> {

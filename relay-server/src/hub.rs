@@ -49,12 +49,12 @@ use protocol::connection::ConnectionError;
 use protocol::envelope::{Ids, encode};
 use protocol::error::{CloseCode, ErrorCode, WireError};
 use protocol::event::SessionEvent;
-use protocol::ids::{ClientMessageId, EventId, RequestId, Sequence, SessionId, Timestamp};
+use protocol::ids::{ClientMessageId, EventId, MessageId, RequestId, Sequence, SessionId, Timestamp};
 use protocol::proxy::RelayToProxy;
 use sessions::LiveSession;
 use std::sync::Arc;
 use tracked::Tracked;
-use transcript::Tails;
+use transcript::Tail;
 
 /// The coordinator's whole state.
 pub(crate) struct Hub {
@@ -71,9 +71,8 @@ pub(crate) struct Hub {
     controls: Tracked<(PeerKey, RequestId), Control>,
     /// Sends that no proxy has answered for yet, by the session's key in the ledger.
     unsettled: Tracked<(i64, ClientMessageId), Unsettled>,
-    tails: Tails,
-    /// Tails that the step under way turns into history; they are back if it fails.
-    ended_tails: Tails,
+    /// Messages that are still being written.
+    tails: Tracked<(SessionId, MessageId), Tail>,
     attempts: access::Attempts,
     /// HTTP answers to be given after the commit.
     answers: Vec<Box<dyn FnOnce() + Send>>,
@@ -82,6 +81,7 @@ pub(crate) struct Hub {
     next_housekeeping: Millis,
     /// Proxies that went away while the disk refused to note it.
     unrecorded_departures: Vec<PeerKey>,
+    last_complaint: Millis,
     /// The disk has just refused a write: what can go without one goes without.
     degraded: bool,
 }
@@ -130,15 +130,16 @@ impl Hub {
             launches: Tracked::new(),
             controls: Tracked::new(),
             unsettled: Tracked::new(),
-            tails: Tails::default(),
-            ended_tails: Tails::default(),
+            tails: Tracked::new(),
             attempts: access::Attempts::default(),
             answers: Vec::new(),
             wake_at: now,
             next_housekeeping: now,
             unrecorded_departures: Vec::new(),
+            last_complaint: Millis::MIN / 2,
             degraded: false,
         };
+        hub.sweep_files()?;
         hub.load_sessions()?;
         hub.load_launches()?;
         hub.ledger.commit()?;
@@ -151,10 +152,11 @@ impl Hub {
     /// Handles a group of inputs in one commit. If the disk refuses it, each is tried alone, so
     /// that those which write nothing are still served and the others are told.
     pub(crate) fn step(&mut self, now: Millis, group: &[Input]) {
-        self.now = now;
+        // A clock that was set back must not keep the timers waiting.
+        let set_back = now < std::mem::replace(&mut self.now, now);
         self.server_ts = timestamp(now);
         if let Err(error) = self.attempt(group) {
-            tracing::error!(%error, "the ledger refused a step");
+            self.complain(&error);
             self.degraded = true;
             for input in group {
                 if let Err(error) = self.attempt(std::slice::from_ref(input)) {
@@ -163,11 +165,22 @@ impl Hub {
             }
             self.degraded = false;
         }
-        if now >= self.wake_at
-            && let Err(error) = self.attempt(&[Input::Tick])
-        {
-            tracing::error!(%error, "could not note what took too long");
-            self.wake_at = now + timers::RETRY_MS;
+        if now >= self.wake_at || set_back {
+            match self.attempt(&[Input::Tick]) {
+                Ok(()) => self.ticked(),
+                Err(error) => {
+                    self.complain(&error);
+                    self.wake_at = now + timers::RETRY_MS;
+                }
+            }
+        }
+    }
+
+    /// Once a second at most: a disk that refuses everything must not also be filled with complaints.
+    fn complain(&mut self, error: &LedgerError) {
+        if self.now - self.last_complaint >= timers::RETRY_MS {
+            self.last_complaint = self.now;
+            tracing::error!(%error, "the ledger refused a step");
         }
     }
 
@@ -195,7 +208,7 @@ impl Hub {
                 self.launches.commit();
                 self.controls.commit();
                 self.unsettled.commit();
-                self.ended_tails.clear();
+                self.tails.commit();
                 self.metrics.frames_dropped.inc_by(self.peers.flush() as u64);
                 self.answers.drain(..).for_each(|answer| answer());
                 self.metrics.sessions.set(self.sessions.len() as i64);
@@ -207,7 +220,7 @@ impl Hub {
                 self.launches.roll_back();
                 self.controls.roll_back();
                 self.unsettled.roll_back();
-                self.tails.extend(self.ended_tails.drain());
+                self.tails.roll_back();
                 self.peers.discard();
                 self.answers.clear();
                 Err(error)
@@ -229,7 +242,12 @@ impl Hub {
                 };
                 match outcome {
                     Ok(()) => {}
-                    Err(Stop::Refused(error)) => self.refused(*peer, error, ids),
+                    Err(Stop::Refused(error)) => {
+                        if let Frame::FromBrowser(frame) = frame {
+                            self.audit_refusal(*peer, ids, frame, &error)?;
+                        }
+                        self.refused(*peer, error, ids);
+                    }
                     Err(Stop::Ledger(error)) => return Err(error),
                 }
             }
@@ -286,10 +304,10 @@ impl Hub {
         self.peers.tell(peer, Item::Answer(text.into()));
     }
 
-    /// Says what is so now to every browser. It has no sequence and is not kept.
-    fn broadcast(&mut self, audience: Audience, frame: &RelayToBrowser) {
+    /// Says what is so in a session now. It has no sequence and is not kept.
+    fn broadcast(&mut self, session_id: &SessionId, audience: Audience, frame: &RelayToBrowser) {
         let text = encode(frame, Some(&self.server_ts));
-        self.peers.broadcast(audience, &Item::State(text.into()));
+        self.peers.broadcast(session_id, audience, &Item::State(text.into()));
     }
 
     /// Keeps an event under the session's next sequence, and says it after the commit.
@@ -306,7 +324,7 @@ impl Hub {
         let text = encode(&event, Some(&self.server_ts));
         self.ledger.append_event(session_key, sequence, self.now, &text)?;
         self.metrics.events.inc();
-        self.peers.broadcast(audience, &Item::Event(session_key, sequence, text.into()));
+        self.peers.broadcast(session_id, audience, &Item::Event(session_key, sequence, text.into()));
         Ok(sequence)
     }
 

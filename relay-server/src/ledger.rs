@@ -70,14 +70,12 @@ pub(crate) struct Ledger {
     epoch: Epoch,
     /// Whether a transaction is open.
     writing: bool,
-    /// SQLite's counter of changes by others, when we last looked.
-    seen_data_version: i64,
 }
 
 impl Ledger {
     /// Opens or creates the ledger in a data directory, and brings it to the present schema.
     pub(crate) fn open(data_dir: &Path) -> Result<Self> {
-        std::fs::create_dir_all(data_dir)?;
+        create_private(data_dir)?;
         let path = data_dir.join(FILE_NAME);
         let connection = Connection::open(&path)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -99,7 +97,7 @@ impl Ledger {
         connection.set_prepared_statement_cache_capacity(64);
         migrate::run(&mut connection, path)?;
         let epoch = migrate::epoch(&connection)?;
-        Ok(Self { connection, epoch, writing: false, seen_data_version: 0 })
+        Ok(Self { connection, epoch, writing: false })
     }
 
     /// Changes only when history was lost.
@@ -133,12 +131,6 @@ impl Ledger {
         {
             tracing::error!(%error, "could not roll back");
         }
-    }
-
-    /// Whether another process wrote to the ledger since the last call.
-    pub(crate) fn changed_by_others(&mut self) -> Result<bool> {
-        let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
-        Ok(std::mem::replace(&mut self.seen_data_version, version) != version)
     }
 
     /// Moves what the write-ahead log holds into the main file.
@@ -175,6 +167,15 @@ impl Ledger {
     fn all<T>(&self, sql: &str, params: impl Params, read: impl FnMut(&Row) -> rusqlite::Result<T>) -> Result<Vec<T>> {
         Ok(self.connection.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()?)
     }
+}
+
+/// Creates the data directory for its owner's eyes only: transcripts are nobody else's business.
+pub(crate) fn create_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 #[cfg(test)]

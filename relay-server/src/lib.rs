@@ -39,8 +39,6 @@ pub struct Relay {
 impl Relay {
     /// Opens the ledger and starts the hub.
     pub fn open(config: Config) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(&config.data_dir)
-            .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
         let acceptor = config.tls.as_ref().map(web::Acceptor::open).transpose()?;
         let lock = lock(&config)?;
         let ledger = Ledger::open(&config.data_dir)?;
@@ -53,6 +51,14 @@ impl Relay {
     /// Serves until `stop` completes, then says goodbye to everybody and leaves the ledger tidy.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let app = Arc::new(web::App::new(&self.config, self.hub.clone(), self.metrics));
+        let hub = self.hub.clone();
+        let stop = async move {
+            tokio::select! {
+                () = stop => {}
+                // Better dead than a relay that answers nobody: whoever watches it starts it again.
+                () = hub.ended() => {}
+            }
+        };
         web::serve(app, listener, self.acceptor, stop).await;
         self.hub.send(Input::Finish).await;
         tokio::task::spawn_blocking(|| self.hub_thread.join()).await?.ok().context("the hub's thread panicked")
@@ -60,6 +66,7 @@ impl Relay {
 }
 
 fn lock(config: &Config) -> anyhow::Result<File> {
+    ledger::create_private(&config.data_dir).with_context(|| format!("cannot create {}", config.data_dir.display()))?;
     let path = config.data_dir.join("relay.lock");
     let file = File::create(&path).with_context(|| format!("cannot write to {}", config.data_dir.display()))?;
     file.try_lock().with_context(|| {

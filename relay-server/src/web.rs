@@ -6,10 +6,13 @@
 mod access;
 mod api;
 mod attachments;
+mod counted;
 mod listen;
+mod listener;
 mod page;
 mod pump;
 mod socket;
+mod speaker;
 mod tls;
 
 pub(crate) use listen::serve;

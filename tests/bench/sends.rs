@@ -123,7 +123,8 @@ pub(crate) async fn lone(report: &mut Report) -> Result<()> {
     let session = "sess_lone".to_owned();
     let proxy = proxy(&relay.proxy_door()?, std::slice::from_ref(&session)).await?;
     let mut sender = Sender::connect(&relay.browser_door("phone")?, 0, &session).await?;
-    unless_it_ends(deliver_everything(proxy), compare_lone(&relay, &mut sender, report)).await
+    unless_it_ends(deliver_everything(proxy), compare_lone(&relay, &mut sender, report)).await?;
+    tell_groups(&relay, &relay.browser_door("counter")?)
 }
 
 async fn compare_lone(relay: &Relay, sender: &mut Sender, report: &mut Report) -> Result<()> {

@@ -153,10 +153,6 @@ impl Hub {
                 let revoked = self.revoke(token_id, by)?;
                 self.answer(reply, revoked);
             }
-            Question::Audit { filter, reply } => {
-                let entries = self.ledger.audit_entries(filter)?;
-                self.answer(reply, entries);
-            }
             Question::FileTotals { reply } => {
                 let totals = self.ledger.attachment_totals()?;
                 self.answer(reply, totals);

@@ -4,34 +4,38 @@ use super::peers::PeerKey;
 use super::{Hub, Stop, fresh_id, refuse};
 use crate::clock::Millis;
 use crate::ledger::{LedgerError, NewAudit};
-use protocol::browser::RelayToBrowser;
+use protocol::browser::{BrowserToRelay, RelayToBrowser};
 use protocol::config::{
     AgentConfig, AgentConfigRequest, AgentControlResult, AgentInterrupt, AgentSetModel, ControlOutcome,
 };
+use protocol::envelope::{Frames, Ids};
 use protocol::error::{ErrorCode, WireError};
-use protocol::ids::{PromptId, RequestId, SessionId};
+use protocol::ids::{MachineId, PromptId, RequestId, SessionId};
 use protocol::proxy::RelayToProxy;
 use protocol::session::{CloseSession, SessionClosed};
 
 /// Commands that may wait for one proxy's answer at once.
 const MOST_IN_FLIGHT: usize = 1000;
 
-/// A command that the proxy has not answered yet.
+/// A command, from when it is given until the proxy has answered.
 #[derive(Clone, Debug)]
-pub(super) struct Control {
-    /// Who asked, and under which id.
-    pub browser: PeerKey,
-    pub request_id: Option<RequestId>,
-    pub session_id: SessionId,
+pub(crate) struct Control {
+    /// Who asked, on which socket, and under which id.
+    browser: PeerKey,
+    token_id: String,
+    device_name: String,
+    request_id: Option<RequestId>,
+    session_id: SessionId,
+    machine_id: Option<MachineId>,
     /// The `type` of the command.
-    pub command: &'static str,
-    pub awaits: Awaits,
-    pub deadline: Millis,
+    command: &'static str,
+    awaits: Awaits,
+    pub(super) deadline: Millis,
 }
 
 /// What else tells that a command worked, beside its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Awaits {
+pub(crate) enum Awaits {
     Nothing,
     /// The dialog that it answers.
     Prompt(PromptId),
@@ -43,100 +47,108 @@ pub(super) enum Awaits {
     Confirmed,
 }
 
-impl Awaits {
-    /// What the audit trail should know of it.
-    fn detail(&self) -> Option<&str> {
-        if let Self::Model(model_id) = self { Some(model_id) } else { None }
+impl Control {
+    /// What the audit trail knows it by.
+    fn subject(&self) -> Option<&str> {
+        match &self.awaits {
+            Awaits::Prompt(prompt_id) => Some(prompt_id.as_str()),
+            Awaits::Nothing | Awaits::Settings | Awaits::Model(_) | Awaits::Confirmed => {
+                self.request_id.as_ref().map(RequestId::as_str)
+            }
+        }
+    }
+
+    fn result(&self, result: ControlOutcome, error: Option<WireError>) -> RelayToBrowser {
+        RelayToBrowser::AgentControlResult(AgentControlResult {
+            request_id: self.request_id.clone(),
+            session_id: self.session_id.clone(),
+            command: self.command.to_owned(),
+            result,
+            error,
+            error_code: None,
+        })
     }
 }
 
 impl Hub {
     pub(super) fn interrupt(&mut self, peer: PeerKey, command: &AgentInterrupt) -> Result<(), Stop> {
-        let request_id = Some(command.request_id.clone());
-        self.command(peer, request_id, &command.session_id, "agent_interrupt", Awaits::Nothing, |request_id| {
-            RelayToProxy::AgentInterrupt(AgentInterrupt { request_id, session_id: command.session_id.clone() })
+        let AgentInterrupt { request_id, session_id } = command.clone();
+        let control = self.control(peer, Some(request_id), &session_id, "agent_interrupt", Awaits::Nothing);
+        self.command(control, None, |request_id| {
+            RelayToProxy::AgentInterrupt(AgentInterrupt { request_id, session_id })
         })
     }
 
     pub(super) fn set_model(&mut self, peer: PeerKey, command: &AgentSetModel) -> Result<(), Stop> {
-        let (request_id, awaits) = (command.request_id.clone(), Awaits::Model(command.model_id.clone()));
-        self.command(peer, request_id, &command.session_id, "agent_set_model", awaits, |request_id| {
-            RelayToProxy::AgentSetModel(AgentSetModel { request_id: Some(request_id), ..command.clone() })
+        let AgentSetModel { request_id, session_id, model_id } = command.clone();
+        let awaits = Awaits::Model(model_id.clone());
+        let control = self.control(peer, request_id, &session_id, "agent_set_model", awaits);
+        self.command(control, Some(&command.model_id), |request_id| {
+            RelayToProxy::AgentSetModel(AgentSetModel { request_id: Some(request_id), session_id, model_id })
         })
     }
 
     /// The latest settings at once, and a fresh reading as soon as the proxy has made one.
     pub(super) fn config_request(&mut self, peer: PeerKey, command: &AgentConfigRequest) -> Result<(), Stop> {
-        let session_id = &command.session_id;
-        if let Some(settings) = self.sessions.get(session_id).and_then(|live| live.settings.clone()) {
+        let AgentConfigRequest { request_id, session_id } = command.clone();
+        if let Some(settings) = self.sessions.get(&session_id).and_then(|live| live.settings.clone()) {
             let config = AgentConfig { session_id: session_id.clone(), settings };
             self.tell_browser(peer, &RelayToBrowser::AgentConfig(config));
         }
-        let request_id = command.request_id.clone();
-        self.command(peer, request_id, session_id, "agent_config_request", Awaits::Settings, |request_id| {
-            let request_id = Some(request_id);
-            RelayToProxy::AgentConfigRequest(AgentConfigRequest { request_id, session_id: session_id.clone() })
+        let control = self.control(peer, request_id, &session_id, "agent_config_request", Awaits::Settings);
+        self.command(control, None, |request_id| {
+            RelayToProxy::AgentConfigRequest(AgentConfigRequest { request_id: Some(request_id), session_id })
         })
     }
 
     pub(super) fn close_session(&mut self, peer: PeerKey, command: &CloseSession) -> Result<(), Stop> {
-        let CloseSession { request_id, session_id } = command;
-        if self.sessions.get(session_id).is_none() {
+        let CloseSession { request_id, session_id } = command.clone();
+        if self.sessions.get(&session_id).is_none() {
             return refuse(ErrorCode::SessionUnknown, format!("There is no open session `{session_id}`"));
         }
-        let Some(proxy) = self.proxy_of(session_id) else {
-            return Err(Stop::Refused(self.unreachable(session_id)));
-        };
-        let request_id = Some(request_id.clone());
-        self.send_command(peer, proxy, request_id, session_id, "close_session", Awaits::Nothing, |request_id| {
-            RelayToProxy::CloseSession(CloseSession { request_id, session_id: session_id.clone() })
-        })
+        if self.proxy_of(&session_id).is_none() {
+            return Err(Stop::Refused(self.unreachable(&session_id)));
+        }
+        let control = self.control(peer, Some(request_id), &session_id, "close_session", Awaits::Nothing);
+        self.command(control, None, |request_id| RelayToProxy::CloseSession(CloseSession { request_id, session_id }))
+    }
+
+    /// A command as it was given.
+    pub(super) fn control(
+        &self,
+        browser: PeerKey,
+        request_id: Option<RequestId>,
+        session_id: &SessionId,
+        command: &'static str,
+        awaits: Awaits,
+    ) -> Control {
+        let peer = self.peers.get(browser);
+        Control {
+            browser,
+            token_id: peer.map(|peer| peer.token_id.clone()).unwrap_or_default(),
+            device_name: peer.map(|peer| peer.device_name.clone()).unwrap_or_default(),
+            request_id,
+            session_id: session_id.clone(),
+            machine_id: self.sessions.get(session_id).map(|live| live.machine_id.clone()),
+            command,
+            awaits,
+            deadline: self.now + self.limits.send_timeout_ms,
+        }
     }
 
     /// Forwards a command, or says at once why it cannot be.
     fn command(
         &mut self,
-        peer: PeerKey,
-        request_id: Option<RequestId>,
-        session_id: &SessionId,
-        command: &'static str,
-        awaits: Awaits,
+        control: Control,
+        detail: Option<&str>,
         frame: impl FnOnce(RequestId) -> RelayToProxy,
     ) -> Result<(), Stop> {
-        let Some(proxy) = self.proxy_of(session_id) else {
-            let error = self.unreachable(session_id);
-            let subject = request_id.as_ref().map_or("", RequestId::as_str).to_owned();
-            self.audit_command(peer, (command, &subject), session_id, &error.code, awaits.detail())?;
-            self.control_failed(peer, request_id, session_id, command, error);
-            return Ok(());
+        let Some(proxy) = self.proxy_of(&control.session_id) else {
+            let error = self.unreachable(&control.session_id);
+            return Ok(self.refuse_control(&control, error, detail)?);
         };
-        self.send_command(peer, proxy, request_id, session_id, command, awaits, frame)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a command is just this many things; they are used once, here")]
-    fn send_command(
-        &mut self,
-        peer: PeerKey,
-        proxy: PeerKey,
-        request_id: Option<RequestId>,
-        session_id: &SessionId,
-        command: &'static str,
-        awaits: Awaits,
-        frame: impl FnOnce(RequestId) -> RelayToProxy,
-    ) -> Result<(), Stop> {
-        let detail = awaits.detail().map(str::to_owned);
-        let proxys_id = self.begin_control(
-            proxy,
-            Control {
-                browser: peer,
-                request_id,
-                session_id: session_id.clone(),
-                command,
-                awaits,
-                deadline: self.now + self.limits.send_timeout_ms,
-            },
-        )?;
-        self.audit_command(peer, (command, proxys_id.as_str()), session_id, "forwarded", detail.as_deref())?;
+        self.audit_control(&control, "forwarded", detail)?;
+        let proxys_id = self.begin_control(proxy, control)?;
         self.tell_proxy(proxy, &frame(proxys_id));
         Ok(())
     }
@@ -161,6 +173,11 @@ impl Hub {
         wanted.filter(|id| !taken(id)).unwrap_or_else(|| RequestId::new(fresh_id("req")))
     }
 
+    /// Whether some proxy still owes the result of this command.
+    pub(super) fn is_under_way(&self, proxys_id: &RequestId) -> bool {
+        self.controls.iter().any(|((_, id), _)| id == proxys_id)
+    }
+
     /// The proxy says how a command ended; only the browser that asked hears it.
     pub(super) fn control_result(&mut self, peer: PeerKey, result: &AgentControlResult) -> Result<(), Stop> {
         let Some(request_id) = result.request_id.clone() else {
@@ -171,8 +188,7 @@ impl Hub {
         if let Awaits::Prompt(prompt_id) = &control.awaits {
             self.answer_result(&control.session_id, prompt_id, result)?;
         }
-        self.end_control(control, result.failure(), result.result)?;
-        Ok(())
+        Ok(self.end_control(&control, result.result, result.failure())?)
     }
 
     /// A `session_closed` ends whatever `close_session` asked for it. Returns the id that a browser
@@ -188,90 +204,66 @@ impl Hub {
         });
         for key in asked {
             let Some(control) = self.controls.remove(&key) else { continue };
+            self.audit_control(&control, "ok", None)?;
             if told.is_none() || told.as_ref() == Some(&key.1) {
                 told = control.request_id;
             }
-            let subject = key.1.as_str();
-            self.audit_command(control.browser, ("close_session", subject), &closed.session_id, "ok", None)?;
         }
         Ok(told)
+    }
+
+    /// Says at once that a command came to nothing.
+    pub(super) fn refuse_control(
+        &mut self,
+        control: &Control,
+        error: WireError,
+        detail: Option<&str>,
+    ) -> Result<(), LedgerError> {
+        self.audit_control(control, &error.code, detail)?;
+        self.tell_browser(control.browser, &control.result(ControlOutcome::Failed, Some(error)));
+        Ok(())
     }
 
     /// Tells the asker, and the audit trail, how a command ended.
     fn end_control(
         &mut self,
-        control: Control,
-        error: Option<WireError>,
+        control: &Control,
         result: ControlOutcome,
+        error: Option<WireError>,
     ) -> Result<(), LedgerError> {
-        let outcome = error.as_ref().map_or("ok", |error| error.code.as_str()).to_owned();
-        let subject = match (&control.awaits, &control.request_id) {
-            (Awaits::Prompt(prompt_id), _) => prompt_id.to_string(),
-            (_, Some(request_id)) => request_id.to_string(),
-            (_, None) => String::new(),
+        let outcome = match (&error, result) {
+            (Some(error), _) => error.code.clone(),
+            (None, ControlOutcome::Ok) => "ok".to_owned(),
+            (None, ControlOutcome::Failed) => "failed".to_owned(),
         };
-        let command = (control.command, subject.as_str());
-        self.audit_command(control.browser, command, &control.session_id, &outcome, None)?;
-        let frame = AgentControlResult {
-            request_id: control.request_id,
-            session_id: control.session_id,
-            command: control.command.to_owned(),
-            result,
-            error,
-            error_code: None,
-        };
-        self.tell_browser(control.browser, &RelayToBrowser::AgentControlResult(frame));
+        self.audit_control(control, &outcome, None)?;
+        self.tell_browser(control.browser, &control.result(result, error));
         Ok(())
-    }
-
-    /// Says at once that a command came to nothing.
-    pub(super) fn control_failed(
-        &mut self,
-        peer: PeerKey,
-        request_id: Option<RequestId>,
-        session_id: &SessionId,
-        command: &str,
-        error: WireError,
-    ) {
-        let frame = AgentControlResult {
-            request_id,
-            session_id: session_id.clone(),
-            command: command.to_owned(),
-            result: ControlOutcome::Failed,
-            error: Some(error),
-            error_code: None,
-        };
-        self.tell_browser(peer, &RelayToBrowser::AgentControlResult(frame));
     }
 
     /// A proxy went away with commands unanswered. A dialog that was being answered stays so: the
     /// proxy says on its return whether it is still open, and until then nobody could answer anyway.
     pub(super) fn fail_controls_of(&mut self, proxy: PeerKey) -> Result<(), LedgerError> {
-        for key in self.controls.keys_where(|(owner, _), _| *owner == proxy) {
-            let Some(control) = self.controls.remove(&key) else { continue };
-            let error = WireError::new(ErrorCode::NoProxyConnected, "The machine went away before it answered");
-            self.give_up(control, error)?;
-        }
-        Ok(())
+        let error = WireError::new(ErrorCode::NoProxyConnected, "The machine went away before it answered");
+        self.give_up(|owner, _| owner == proxy, &error)
     }
 
     /// The proxy has had its time.
     pub(super) fn time_out_controls(&mut self) -> Result<(), LedgerError> {
         let now = self.now;
-        for key in self.controls.keys_where(|_, control| control.deadline <= now) {
-            let Some(control) = self.controls.remove(&key) else { continue };
-            let error = WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
-            self.give_up(control, error)?;
-        }
-        Ok(())
+        let error = WireError::new(ErrorCode::NotVerified, "The machine did not say in time whether it worked");
+        self.give_up(|_, control| control.deadline <= now, &error)
     }
 
-    /// No result will come. One that was confirmed by the settings needs none.
-    fn give_up(&mut self, control: Control, error: WireError) -> Result<(), LedgerError> {
-        if control.awaits == Awaits::Confirmed {
-            return Ok(());
+    /// No result will come for these. One that was confirmed by the settings needs none.
+    fn give_up(&mut self, which: impl Fn(PeerKey, &Control) -> bool, error: &WireError) -> Result<(), LedgerError> {
+        for key in self.controls.keys_where(|(owner, _), control| which(*owner, control)) {
+            let Some(control) = self.controls.remove(&key) else { continue };
+            if control.awaits != Awaits::Confirmed {
+                self.end_control(&control, ControlOutcome::Failed, Some(error.clone()))?;
+            }
         }
-        self.end_control(control, Some(error), ControlOutcome::Failed)
+        Ok(())
     }
 
     /// Settings are what a request for them waits for, and the proof that a model was changed.
@@ -285,38 +277,74 @@ impl Hub {
         for key in confirmed {
             let control = self.controls.get_mut(&key).expect("just found");
             control.awaits = Awaits::Confirmed;
-            let (browser, command) = (control.browser, control.command);
-            self.audit_command(
-                browser,
-                (command, key.1.as_str()),
-                &config.session_id,
-                "ok",
-                Some(&config.settings.model_id),
-            )?;
+            let control = control.clone();
+            self.audit_control(&control, "ok", Some(&config.settings.model_id))?;
         }
         Ok(())
     }
 
     /// One line of the trail for a command: what, by whom, to which session.
-    pub(super) fn audit_command(
+    pub(super) fn audit_control(
         &mut self,
-        peer: PeerKey,
-        (action, subject): (&str, &str),
-        session_id: &SessionId,
+        control: &Control,
         outcome: &str,
         detail: Option<&str>,
     ) -> Result<(), LedgerError> {
-        let who = self.peers.get(peer).map(|peer| (peer.token_id.clone(), peer.device_name.clone()));
-        let machine_id = self.sessions.get(session_id).map(|live| live.machine_id.clone());
         self.audit(&NewAudit {
-            action,
+            action: control.command,
             outcome,
-            token_id: who.as_ref().map(|who| who.0.as_str()),
-            device_name: who.as_ref().map(|who| who.1.as_str()),
-            machine_id: machine_id.as_ref().map(|id| id.as_str()),
-            session_id: Some(session_id.as_str()),
-            subject: Some(subject),
+            token_id: Some(&control.token_id),
+            device_name: Some(&control.device_name),
+            machine_id: control.machine_id.as_ref().map(MachineId::as_str),
+            session_id: Some(control.session_id.as_str()),
+            subject: control.subject(),
             detail,
         })
     }
+
+    /// One line of the trail for an act that was refused before anything came of it.
+    pub(super) fn audit_refusal(
+        &mut self,
+        peer: PeerKey,
+        ids: &Ids,
+        frame: &BrowserToRelay,
+        error: &WireError,
+    ) -> Result<(), LedgerError> {
+        match frame {
+            BrowserToRelay::SendMessage(_)
+            | BrowserToRelay::LaunchSession(_)
+            | BrowserToRelay::CloseSession(_)
+            | BrowserToRelay::PermissionResponse(_)
+            | BrowserToRelay::AgentInterrupt(_)
+            | BrowserToRelay::AgentConfigRequest(_)
+            | BrowserToRelay::AgentSetModel(_) => {}
+            BrowserToRelay::ConnectionHello(_)
+            | BrowserToRelay::ConnectionError(_)
+            | BrowserToRelay::Heartbeat(_)
+            | BrowserToRelay::SessionInterest(_)
+            | BrowserToRelay::HistoryRequest(_) => return Ok(()),
+        }
+        let Some((token_id, device_name)) = self.who(peer) else { return Ok(()) };
+        let subject = ids.client_message_id.as_ref().map(|id| id.as_str());
+        self.audit(&NewAudit {
+            action: audit_action(frame),
+            outcome: &error.code,
+            token_id: Some(&token_id),
+            device_name: Some(&device_name),
+            session_id: ids.session_id.as_ref().map(SessionId::as_str),
+            subject: subject.or(ids.request_id.as_ref().map(RequestId::as_str)),
+            detail: Some(&error.message),
+            ..NewAudit::default()
+        })
+    }
+
+    /// The token and the name of a connected device.
+    pub(super) fn who(&self, peer: PeerKey) -> Option<(String, String)> {
+        self.peers.get(peer).map(|peer| (peer.token_id.clone(), peer.device_name.clone()))
+    }
+}
+
+/// The trail's word for an act: a send is a `send`, everything else goes by its frame's type.
+fn audit_action(frame: &BrowserToRelay) -> &'static str {
+    if matches!(frame, BrowserToRelay::SendMessage(_)) { "send" } else { frame.frame_type() }
 }

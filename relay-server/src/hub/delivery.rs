@@ -15,6 +15,9 @@ use protocol::message::{Message, MessageAccepted, MessageDelivered, MessageFaile
 use protocol::proxy::{ProxySendResult, RelayToProxy, SendOutcome};
 use protocol::words::Role;
 
+/// Sends that may wait for their proxies at once, all sessions together.
+const MOST_UNSETTLED: usize = 10_000;
+
 /// A send that no proxy has answered for yet.
 #[derive(Clone, Debug)]
 pub(super) struct Unsettled {
@@ -44,8 +47,11 @@ impl Hub {
         if send.content.as_ref().is_some_and(|content| content.len() > self.limits.max_content_bytes) {
             let most = self.limits.max_content_bytes;
             let message = format!("The text is longer than {most} bytes: shorten it, or attach it as a file");
-            self.fail_unrecorded(peer, send, ErrorCode::ContentTooLarge, message);
-            return Ok(());
+            return Ok(self.reject(peer, send, ErrorCode::ContentTooLarge, message)?);
+        }
+        if self.unsettled.len() >= MOST_UNSETTLED {
+            let message = "Too many messages wait for their machines already: try again later".to_owned();
+            return Ok(self.reject(peer, send, ErrorCode::LimitReached, message)?);
         }
         let Some(live) = self.sessions.get(&send.session_id) else {
             if let Some(closed) = self.ledger.session(&send.session_id)?
@@ -58,8 +64,7 @@ impl Hub {
             } else {
                 (ErrorCode::SessionNotConnected, "Session is not currently connected")
             };
-            self.fail_unrecorded(peer, send, code, message.to_owned());
-            return Ok(());
+            return Ok(self.reject(peer, send, code, message.to_owned())?);
         };
         let session_key = live.key;
         match self.ledger.send(session_key, &send.client_message_id)? {
@@ -79,8 +84,7 @@ impl Hub {
 
     /// Takes a new send, or one that failed before, and forwards it if someone is there to type it.
     fn take_send(&mut self, peer: PeerKey, send: &SendMessage, known: Option<StoredSend>) -> Result<(), Stop> {
-        let Some(sender) = self.peers.get(peer) else { return Ok(()) };
-        let (token_id, device_name) = (sender.token_id.clone(), sender.device_name.clone());
+        let Some((token_id, device_name)) = self.who(peer) else { return Ok(()) };
         let retried = known.is_some();
         // A retry is of the message as it was first said.
         let message = known.map_or_else(|| as_message(send, &device_name), |known| known.message);
@@ -144,7 +148,7 @@ impl Hub {
         let accepted_at = self.server_ts.clone();
         let mut message = message.clone();
         message.status = Some(DeliveryState::Accepted);
-        self.emit(session_id, Audience::InterestedOr(session_id, token_id), |event_id, sequence| {
+        self.emit(session_id, Audience::InterestedOr(token_id), |event_id, sequence| {
             SessionEvent::MessageAccepted(MessageAccepted {
                 event_id,
                 sequence,
@@ -167,7 +171,7 @@ impl Hub {
         error: WireError,
         delivery: Option<DeliveryState>,
     ) -> Result<Sequence, LedgerError> {
-        self.emit(session_id, Audience::InterestedOr(session_id, token_id), |event_id, sequence| {
+        self.emit(session_id, Audience::InterestedOr(token_id), |event_id, sequence| {
             SessionEvent::MessageFailed(MessageFailed {
                 event_id,
                 sequence: Some(sequence),
@@ -180,6 +184,30 @@ impl Hub {
                 delivery,
             })
         })
+    }
+
+    /// A send that cannot be taken, and is no part of any transcript: the sender and the trail know.
+    fn reject(
+        &mut self,
+        peer: PeerKey,
+        send: &SendMessage,
+        code: ErrorCode,
+        message: String,
+    ) -> Result<(), LedgerError> {
+        if let Some((token_id, device_name)) = self.who(peer) {
+            self.audit(&NewAudit {
+                action: "send",
+                outcome: code.as_str(),
+                token_id: Some(&token_id),
+                device_name: Some(&device_name),
+                session_id: Some(send.session_id.as_str()),
+                subject: Some(send.client_message_id.as_str()),
+                detail: Some(&message),
+                ..NewAudit::default()
+            })?;
+        }
+        self.fail_unrecorded(peer, send, code, message);
+        Ok(())
     }
 
     /// Tells the sender alone of a failure that the ledger cannot hold.
@@ -282,7 +310,7 @@ impl Hub {
         let at = outcome.at.unwrap_or_else(|| self.server_ts.clone());
         let detail = outcome.error.as_ref().map(|error| format!("{}: {}", error.code, error.message));
         let sequence = if state == DeliveryState::Delivered {
-            self.emit(session_id, Audience::InterestedOr(session_id, &token_id), |event_id, sequence| {
+            self.emit(session_id, Audience::InterestedOr(&token_id), |event_id, sequence| {
                 SessionEvent::MessageDelivered(MessageDelivered {
                     event_id,
                     sequence,

@@ -5,6 +5,8 @@ use super::{Hub, fresh_id};
 use crate::ledger::{LedgerError, NewAudit, StoredAttachment};
 use protocol::connection::PeerRole;
 use protocol::ids::AttachmentId;
+use std::path::Path;
+use std::time::Duration;
 
 /// A file that lies on disk under its hash and is to be remembered.
 #[derive(Clone, Debug)]
@@ -17,7 +19,12 @@ pub(crate) struct NewFile {
 }
 
 impl Hub {
-    pub(super) fn keep_file(&mut self, file: &NewFile) -> Result<StoredAttachment, LedgerError> {
+    pub(super) fn keep_file(&mut self, file: &NewFile) -> Result<Option<StoredAttachment>, LedgerError> {
+        let (count, used) = self.ledger.attachment_totals()?;
+        let limits = &self.limits;
+        if count >= limits.max_attachments || used + file.size_bytes > limits.attachment_quota_bytes {
+            return Ok(None);
+        }
         let kept = StoredAttachment {
             attachment_id: AttachmentId::new(fresh_id("att")),
             sha256: file.sha256.clone(),
@@ -37,7 +44,7 @@ impl Hub {
             detail: Some(&file.name),
             ..NewAudit::default()
         })?;
-        Ok(kept)
+        Ok(Some(kept))
     }
 
     /// A browser may fetch any file; a proxy only what was sent to a session of its machine.
@@ -55,16 +62,35 @@ impl Hub {
         Ok(self.ledger.attachment_is_for(attachment_id, &machine_id)?.then_some(file))
     }
 
+    /// Removes what earlier lives of the relay left behind: uploads that broke off, and files that
+    /// were written but never noted.
+    pub(super) fn sweep_files(&self) -> Result<(), LedgerError> {
+        let known = self.ledger.attachment_hashes()?;
+        let Ok(files) = std::fs::read_dir(&self.limits.attachments_dir) else { return Ok(()) };
+        for file in files.flatten() {
+            if !file.file_name().to_str().is_some_and(|name| known.contains(name)) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes the bytes of files that nobody knows any more.
     pub(super) fn remove_files(&mut self, hashes: Vec<String>) {
         let folder = self.limits.attachments_dir.clone();
         // After the commit: a file that the ledger still knows must not be gone.
         self.answers.push(Box::new(move || {
-            for hash in hashes {
+            for hash in hashes.into_iter().filter(|hash| !is_fresh(&folder.join(hash))) {
                 if let Err(error) = std::fs::remove_file(folder.join(&hash)) {
                     tracing::warn!(%error, hash, "an attachment could not be removed");
                 }
             }
         }));
     }
+}
+
+/// Written within the hour: perhaps by an upload that is about to be noted.
+fn is_fresh(file: &Path) -> bool {
+    let age = std::fs::metadata(file).and_then(|file| file.modified()).map(|modified| modified.elapsed());
+    age.is_ok_and(|age| age.is_ok_and(|age| age < Duration::from_secs(3600)))
 }

@@ -5,7 +5,7 @@ use super::input::connection_id;
 use super::outbox::{Item, Outbox};
 use super::peers::{Machine, Peer, PeerKey};
 use super::{Hub, Stop};
-use crate::ledger::{LedgerError, NewAudit};
+use crate::ledger::{LedgerError, NewAudit, Token};
 use protocol::browser::RelayToBrowser;
 use protocol::config::AgentSettings;
 use protocol::connection::{ConnectionAck, ConnectionError, ConnectionHello, Cursor, PeerRole};
@@ -15,8 +15,11 @@ use protocol::ids::{MachineId, SessionId};
 use protocol::prompt::PermissionPrompt;
 use protocol::proxy::RelayToProxy;
 use protocol::session::{Session, SessionSnapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Cursors of one hello that are answered; nobody follows more sessions.
+const MOST_CURSORS: usize = 5000;
 
 impl Hub {
     /// A socket has said hello. It is welcomed, or told why not and closed. May run twice for one socket.
@@ -29,20 +32,24 @@ impl Hub {
     ) -> Result<(), LedgerError> {
         let token = (door.token_id.as_str(), door.label.as_str());
         let mut peer = Peer::new(door.role, connection_id(key), token, outbox.clone());
+        // The token was good when the socket was opened; the hello may come much later.
+        let Some(token) = self.ledger.token(&door.token_id)?.filter(|token| token.revoked_at.is_none()) else {
+            self.peers.insert(key, peer);
+            let error = WireError::new(ErrorCode::Unauthorized, "This token was revoked: pair again");
+            return self.turn_away(key, error, CloseCode::TokenRevoked);
+        };
         if door.role == PeerRole::Proxy {
-            match self.bind_machine(door, hello) {
+            match self.bind_machine(&token, hello) {
                 Ok(machine) => peer.machine = Some(machine),
                 Err(Stop::Refused(error)) => {
-                    self.cut(outbox, error, CloseCode::HandshakeInvalid);
-                    return Ok(());
+                    self.note_login(door, &peer, &error.code)?;
+                    self.peers.insert(key, peer);
+                    return self.turn_away(key, error, CloseCode::HandshakeInvalid);
                 }
                 Err(Stop::Ledger(error)) => return Err(error),
             }
         }
-        self.note_login(door, &peer)?;
-        if self.peers.get(key).is_none() {
-            self.metrics.connected(door.role);
-        }
+        self.note_login(door, &peer, "ok")?;
         let machine = peer.machine.clone();
         self.peers.insert(key, peer);
         match machine {
@@ -56,7 +63,7 @@ impl Hub {
     }
 
     /// Who got in is noted, unless the disk is full: reading must go on then.
-    fn note_login(&mut self, door: &Door, peer: &Peer) -> Result<(), LedgerError> {
+    fn note_login(&mut self, door: &Door, peer: &Peer, outcome: &str) -> Result<(), LedgerError> {
         if self.degraded {
             tracing::warn!(token_id = door.token_id, "a login could not be noted in the audit trail");
             return Ok(());
@@ -64,20 +71,13 @@ impl Hub {
         self.ledger.touch_token(&door.token_id, self.now)?;
         let machine_id = peer.machine.as_ref().map(|machine| machine.machine_id.as_str());
         let (token_id, device_name) = (Some(door.token_id.as_str()), Some(door.label.as_str()));
-        self.audit(&NewAudit {
-            action: "login",
-            outcome: "ok",
-            token_id,
-            device_name,
-            machine_id,
-            ..NewAudit::default()
-        })
+        self.audit(&NewAudit { action: "login", outcome, token_id, device_name, machine_id, ..NewAudit::default() })
     }
 
     /// A token speaks for the machine it first said hello with, and a machine has one token.
-    fn bind_machine(&mut self, door: &Door, hello: &ConnectionHello) -> Result<Machine, Stop> {
+    fn bind_machine(&mut self, token: &Token, hello: &ConnectionHello) -> Result<Machine, Stop> {
         let unauthorized = |message: String| Err(Stop::Refused(WireError::new(ErrorCode::Unauthorized, message)));
-        let bound = self.ledger.token(&door.token_id)?.and_then(|token| token.machine_id);
+        let bound = token.machine_id.clone();
         let wanted = hello.machine_id.clone();
         let machine_id = match (bound, wanted) {
             (Some(bound), Some(wanted)) if bound != wanted => {
@@ -87,15 +87,15 @@ impl Hub {
             }
             (Some(bound), _) => bound,
             (None, wanted) => {
-                let machine_id = wanted.unwrap_or_else(|| MachineId::new(door.token_id.clone()));
+                let machine_id = wanted.unwrap_or_else(|| MachineId::new(token.token_id.clone()));
                 if self.ledger.token_of_machine(&machine_id)?.is_some() {
                     return unauthorized(format!("machine `{machine_id}` has a token already: revoke that one first"));
                 }
-                self.ledger.bind_token(&door.token_id, &machine_id)?;
+                self.ledger.bind_token(&token.token_id, &machine_id)?;
                 machine_id
             }
         };
-        Ok(Machine { machine_id, machine_label: hello.machine_label.clone().or_else(|| Some(door.label.clone())) })
+        Ok(Machine { machine_id, machine_label: hello.machine_label.clone().or_else(|| Some(token.label.clone())) })
     }
 
     /// A second proxy for a machine takes over: the first is told, and what it spoke for is down
@@ -117,16 +117,10 @@ impl Hub {
     /// Tells a peer why it cannot stay, at once: what was queued for it is dropped, and nothing it
     /// still says is heard.
     pub(super) fn turn_away(&mut self, key: PeerKey, error: WireError, code: CloseCode) -> Result<(), LedgerError> {
-        if let Some(peer) = self.peers.get(key) {
-            self.cut(&peer.outbox, error, code);
-        }
-        self.gone(key)
-    }
-
-    fn cut(&self, outbox: &Outbox, error: WireError, code: CloseCode) {
         let error = ConnectionError { error, ids: Ids::default() };
         let text = encode(&RelayToBrowser::ConnectionError(error), Some(&self.server_ts));
-        outbox.cut(Item::Answer(text.into()), code);
+        self.peers.send_away(key, Item::Answer(text.into()), code);
+        self.silence(key)
     }
 
     fn greet_proxy(&mut self, key: PeerKey, machine_id: MachineId) {
@@ -145,20 +139,22 @@ impl Hub {
         self.tell_browser(key, &RelayToBrowser::ConnectionAck(ack));
         let sessions: Vec<Session> = self.sessions.iter().map(|(_, live)| live.session.clone()).collect();
         self.tell_browser(key, &RelayToBrowser::SessionSnapshot(SessionSnapshot { sessions }));
-        for cursor in cursors {
+        for cursor in cursors.iter().take(MOST_CURSORS) {
             self.resume(key, cursor)?;
         }
-        for session_id in self.tails.keys().cloned().collect::<Vec<SessionId>>() {
+        let growing: BTreeSet<SessionId> = self.tails.iter().map(|((session_id, _), _)| session_id.clone()).collect();
+        for session_id in growing {
             if self.peers.get(key).is_some_and(|peer| peer.is_interested(&session_id)) {
                 self.tell_tails(key, &session_id);
             }
         }
-        self.tell_held_results(key, &token_id)
+        self.tell_held_results(key, &token_id);
+        Ok(())
     }
 
     /// A slow browser has read all it was given: it is greeted anew, from where it fell behind.
     pub(super) fn catch_up(&mut self, key: PeerKey) -> Result<(), LedgerError> {
-        let Some(behind) = self.peers.get_mut(key).and_then(Peer::take_behind) else { return Ok(()) };
+        let Some(behind) = self.peers.take_behind(key) else { return Ok(()) };
         let mut cursors = Vec::new();
         for (session_key, last_sequence) in behind {
             // From the ledger: the session may have been closed meanwhile.

@@ -4,7 +4,7 @@ use super::access::Door;
 use super::outbox::Outbox;
 use super::{AccessError, Hub, NewFile, Paired, PeerKey};
 use crate::clock;
-use crate::ledger::{AuditEntry, AuditFilter, StoredAttachment, Token};
+use crate::ledger::{StoredAttachment, Token};
 use protocol::browser::BrowserToRelay;
 use protocol::connection::ConnectionHello;
 use protocol::envelope::Ids;
@@ -23,6 +23,9 @@ const MOST_WAITING: usize = 1024;
 /// Inputs that share a commit: enough that the disk is never the limit, few enough that the first
 /// does not wait long for the last.
 const MOST_IN_A_STEP: usize = 256;
+
+/// How long the hub sleeps at most.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 /// Everything that can happen to the hub.
 #[derive(Clone)]
@@ -74,17 +77,14 @@ pub(crate) enum Question {
         by: Door,
         reply: Reply<bool>,
     },
-    Audit {
-        filter: AuditFilter,
-        reply: Reply<Vec<AuditEntry>>,
-    },
     /// How many files there are, and their bytes.
     FileTotals {
         reply: Reply<(u64, u64)>,
     },
+    /// The file as it is known from now on, or nothing if there is no room for it.
     KeepFile {
         file: NewFile,
-        reply: Reply<StoredAttachment>,
+        reply: Reply<Option<StoredAttachment>>,
     },
     /// A file that this door may fetch.
     File {
@@ -138,6 +138,11 @@ impl HubHandle {
         PeerKey(self.next_peer.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Completes when the hub has ended, which it does by itself only if it has panicked.
+    pub(crate) async fn ended(&self) {
+        self.inputs.closed().await;
+    }
+
     /// Waits for room, then hands the input over. False when the hub has stopped.
     pub(crate) async fn send(&self, input: Input) -> bool {
         self.inputs.send(input).await.is_ok()
@@ -162,7 +167,9 @@ pub(crate) fn start(mut hub: Hub) -> std::io::Result<(HubHandle, JoinHandle<()>)
         runtime.block_on(async {
             let mut group = Vec::with_capacity(MOST_IN_A_STEP);
             loop {
-                let nap = Duration::from_millis(u64::try_from(hub.wake_at() - clock::now()).unwrap_or(0));
+                // Never long: the clock may be set back, and then nothing would be due for ages.
+                let nap =
+                    Duration::from_millis(u64::try_from(hub.wake_at() - clock::now()).unwrap_or(0)).min(LONGEST_NAP);
                 // A nap that ends with nothing received is a step with no inputs: only timers run.
                 if let Ok(0) = tokio::time::timeout(nap, inputs.recv_many(&mut group, MOST_IN_A_STEP)).await {
                     break;

@@ -30,9 +30,10 @@ pub(super) struct Launch {
     /// Until the result, when it is due; after it, until when it is held.
     deadline: Millis,
     result: Option<LaunchResult>,
-    /// The socket that asked; a later one of the same device takes its place.
+    /// The sockets that asked or were told that it is under way. One of them may be dead without
+    /// anybody knowing, so all are told.
     #[serde(skip)]
-    asker: Option<PeerKey>,
+    askers: Vec<PeerKey>,
 }
 
 /// What became of a launch.
@@ -53,16 +54,16 @@ impl Hub {
     }
 
     pub(super) fn launch_session(&mut self, peer: PeerKey, request: &LaunchSession) -> Result<(), Stop> {
-        let Some(asker) = self.peers.get(peer) else { return Ok(()) };
-        let (token_id, device_name) = (asker.token_id.clone(), asker.device_name.clone());
-        if self.answer_again(peer, &token_id, request)? {
+        let Some((token_id, device_name)) = self.who(peer) else { return Ok(()) };
+        if self.answer_again(peer, &token_id, request) {
             return Ok(());
         }
         let (proxy, machine_id) = match self.launch_target(request.machine_id.as_ref()) {
             Ok(target) => target,
             Err((code, reason)) => {
                 let failed = failure(request.request_id.clone(), &request.agent_type, code, reason);
-                self.audit_launch(&token_id, &device_name, request, code.as_str())?;
+                let machine_id = request.machine_id.as_ref();
+                self.audit_launch((&token_id, &device_name), machine_id, request, code.as_str())?;
                 self.tell_browser(peer, &RelayToBrowser::SessionLaunchFailed(failed));
                 return Ok(());
             }
@@ -80,9 +81,10 @@ impl Hub {
             launched_at: self.now,
             deadline: self.now + self.limits.launch_timeout_ms,
             result: None,
-            asker: Some(peer),
+            askers: vec![peer],
         };
-        self.audit_launch(&launch.token_id, &launch.device_name, request, "forwarded")?;
+        let who = (launch.token_id.as_str(), launch.device_name.as_str());
+        self.audit_launch(who, Some(&launch.machine_id), request, "forwarded")?;
         self.keep_launch(proxys_id.clone(), launch)?;
         self.tell_proxy(
             proxy,
@@ -93,19 +95,18 @@ impl Hub {
     }
 
     /// The same request again, from the same device, launches nothing twice.
-    fn answer_again(&mut self, peer: PeerKey, token_id: &str, request: &LaunchSession) -> Result<bool, LedgerError> {
+    fn answer_again(&mut self, peer: PeerKey, token_id: &str, request: &LaunchSession) -> bool {
         let same = self
             .launches
             .keys_where(|_, launch| launch.token_id == token_id && launch.request_id == request.request_id);
-        let Some(proxys_id) = same.into_iter().next() else { return Ok(false) };
+        let Some(proxys_id) = same.into_iter().next() else { return false };
         let launch = self.launches.get_mut(&proxys_id).expect("just found");
-        launch.asker = Some(peer);
-        if launch.result.is_some() {
-            self.tell_held(peer, &proxys_id)?;
-        } else {
-            self.tell_launching(peer, &request.request_id, &request.agent_type);
+        launch.askers.push(peer);
+        match launch.result.clone() {
+            Some(result) => self.tell_result(peer, result),
+            None => self.tell_launching(peer, &request.request_id, &request.agent_type),
         }
-        Ok(true)
+        true
     }
 
     /// The machine asked for, or the only one.
@@ -167,9 +168,9 @@ impl Hub {
     /// Tells the asker, or holds the result for its return.
     fn end_launch(&mut self, proxys_id: &RequestId, result: LaunchResult) -> Result<(), LedgerError> {
         let Some(mut launch) = self.launches.get(proxys_id).cloned() else { return Ok(()) };
-        let (outcome, detail) = match &result {
-            LaunchResult::Launched(ack) => ("ok", ack.session_id.to_string()),
-            LaunchResult::Failed(failed) => (failed.error_code.as_str(), failed.reason.clone()),
+        let (outcome, session_id, detail) = match &result {
+            LaunchResult::Launched(ack) => ("ok", Some(ack.session_id.as_str()), None),
+            LaunchResult::Failed(failed) => (failed.error_code.as_str(), None, Some(failed.reason.as_str())),
         };
         self.audit(&NewAudit {
             action: "launch_session",
@@ -177,31 +178,25 @@ impl Hub {
             token_id: Some(&launch.token_id),
             device_name: Some(&launch.device_name),
             machine_id: Some(launch.machine_id.as_str()),
-            session_id: None,
+            session_id,
             subject: Some(launch.request_id.as_str()),
-            detail: Some(&detail),
+            detail,
         })?;
-        let asker = launch.asker.filter(|asker| self.peers.get(*asker).is_some());
+        for asker in std::mem::take(&mut launch.askers) {
+            self.tell_result(asker, result.clone());
+        }
+        // Kept for a while: whoever was told may never have heard it.
         launch.result = Some(result);
         launch.deadline = self.now + self.limits.launch_timeout_ms;
-        self.keep_launch(proxys_id.clone(), launch)?;
-        match asker {
-            Some(asker) => self.tell_held(asker, proxys_id),
-            None => Ok(()),
-        }
+        self.keep_launch(proxys_id.clone(), launch)
     }
 
-    /// Hands a held result over and forgets the launch.
-    fn tell_held(&mut self, peer: PeerKey, proxys_id: &RequestId) -> Result<(), LedgerError> {
-        let Some(launch) = self.launches.remove(proxys_id) else { return Ok(()) };
-        self.ledger.drop_launch(proxys_id)?;
-        let frame = match launch.result {
-            Some(LaunchResult::Launched(ack)) => RelayToBrowser::SessionLaunchAck(ack),
-            Some(LaunchResult::Failed(failed)) => RelayToBrowser::SessionLaunchFailed(failed),
-            None => return Ok(()),
+    fn tell_result(&mut self, peer: PeerKey, result: LaunchResult) {
+        let frame = match result {
+            LaunchResult::Launched(ack) => RelayToBrowser::SessionLaunchAck(ack),
+            LaunchResult::Failed(failed) => RelayToBrowser::SessionLaunchFailed(failed),
         };
         self.tell_browser(peer, &frame);
-        Ok(())
     }
 
     /// A device is back: its launches under way, which are now this socket's to hear of.
@@ -209,7 +204,8 @@ impl Hub {
         let mut pending = Vec::new();
         for proxys_id in self.launches.keys_where(|_, launch| launch.token_id == token_id && launch.result.is_none()) {
             let launch = self.launches.get_mut(&proxys_id).expect("just found");
-            launch.asker = launch.asker.filter(|asker| self.peers.get(*asker).is_some()).or(Some(peer));
+            launch.askers.retain(|asker| *asker != peer && self.peers.get(*asker).is_some());
+            launch.askers.push(peer);
             pending.push(PendingLaunch {
                 request_id: launch.request_id.clone(),
                 agent_type: launch.agent_type.clone(),
@@ -221,12 +217,13 @@ impl Hub {
         pending
     }
 
-    /// A device is back: the results that were held for it.
-    pub(super) fn tell_held_results(&mut self, peer: PeerKey, token_id: &str) -> Result<(), LedgerError> {
-        for proxys_id in self.launches.keys_where(|_, launch| launch.token_id == token_id && launch.result.is_some()) {
-            self.tell_held(peer, &proxys_id)?;
+    /// A device is back: the results it may have missed.
+    pub(super) fn tell_held_results(&mut self, peer: PeerKey, token_id: &str) {
+        let of_device = self.launches.iter().filter(|(_, launch)| launch.token_id == token_id);
+        let results: Vec<LaunchResult> = of_device.filter_map(|(_, launch)| launch.result.clone()).collect();
+        for result in results {
+            self.tell_result(peer, result);
         }
-        Ok(())
     }
 
     /// Launches that took too long fail; results nobody came back for are forgotten.
@@ -259,8 +256,8 @@ impl Hub {
 
     fn audit_launch(
         &mut self,
-        token_id: &str,
-        device_name: &str,
+        (token_id, device_name): (&str, &str),
+        machine_id: Option<&MachineId>,
         request: &LaunchSession,
         outcome: &str,
     ) -> Result<(), LedgerError> {
@@ -270,7 +267,7 @@ impl Hub {
             outcome,
             token_id: Some(token_id),
             device_name: Some(device_name),
-            machine_id: request.machine_id.as_ref().map(MachineId::as_str),
+            machine_id: machine_id.map(MachineId::as_str),
             session_id: None,
             subject: Some(request.request_id.as_str()),
             detail: Some(detail.trim_end()),

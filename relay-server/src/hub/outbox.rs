@@ -76,6 +76,7 @@ pub(crate) struct Outbox {
     most_bytes: usize,
     queue: Mutex<Queue>,
     wake: Notify,
+    drained: Notify,
 }
 
 impl Outbox {
@@ -84,19 +85,25 @@ impl Outbox {
             PeerRole::Browser => MOST_BROWSER_BYTES,
             PeerRole::Proxy => MOST_PROXY_BYTES,
         };
-        Self { most_bytes, queue: Mutex::default(), wake: Notify::new() }
+        Self { most_bytes, queue: Mutex::default(), wake: Notify::new(), drained: Notify::new() }
     }
 
-    /// Whether so much more may be queued. An empty queue takes any one batch, so that a single
-    /// large answer can never be too large.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    /// How many of these may be queued. An empty queue takes any one item, so that none is ever too
+    /// large.
+    pub(crate) fn fitting(&self, items: &[Item]) -> usize {
         let queue = self.lock();
-        let waiting = queue.bytes + queue.in_flight;
-        waiting == 0 || waiting + bytes <= self.most_bytes
+        let mut waiting = queue.bytes + queue.in_flight;
+        let mut fits = |item: &&Item| {
+            let fits = waiting == 0 || waiting + item.bytes() <= self.most_bytes;
+            waiting += item.bytes();
+            fits
+        };
+        items.iter().take_while(|item| fits(item)).count()
     }
 
     /// Queues, full or not: the hub has asked before, or must not drop these.
-    pub(crate) fn push(&self, mut items: Vec<Item>, bytes: usize) {
+    pub(crate) fn push(&self, mut items: Vec<Item>) {
+        let bytes: usize = items.iter().map(Item::bytes).sum();
         let mut queue = self.lock();
         if queue.close.is_some() {
             return;
@@ -132,13 +139,20 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Whether what is still being written is no longer wanted.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.lock().is_cut
+    /// Why what is still being written is no longer wanted, if so.
+    pub(crate) fn cut_code(&self) -> Option<CloseCode> {
+        let queue = self.lock();
+        queue.close.filter(|_| queue.is_cut)
     }
 
-    /// Whether the peer should be served before it may ask for more.
-    pub(crate) fn is_full(&self) -> bool {
+    /// Waits until the peer may ask for more: first it should be served what it asked for.
+    pub(crate) async fn room(&self) {
+        while self.is_full() {
+            self.drained.notified().await;
+        }
+    }
+
+    fn is_full(&self) -> bool {
         let queue = self.lock();
         queue.bytes + queue.in_flight >= self.most_bytes
     }
@@ -146,6 +160,7 @@ impl Outbox {
     /// What was handed out has been written.
     pub(crate) fn written(&self) {
         self.lock().in_flight = 0;
+        self.drained.notify_one();
     }
 
     /// What to do next.
@@ -182,41 +197,42 @@ mod tests {
 
     const MOST_BYTES: usize = MOST_BROWSER_BYTES;
 
-    fn push(outbox: &Outbox, bytes: usize) {
+    fn item(bytes: usize) -> Item {
         let item = Item::State("x".repeat(bytes - size_of::<Item>()).into());
         assert_eq!(item.bytes(), bytes);
-        outbox.push(vec![item], bytes);
+        item
     }
 
     #[test]
     fn a_full_queue_has_no_room_until_it_was_written() {
         let outbox = Outbox::new(PeerRole::Browser);
-        push(&outbox, MOST_BYTES / 2);
-        assert!(outbox.has_room(MOST_BYTES / 2));
-        assert!(!outbox.has_room(MOST_BYTES / 2 + 1));
+        outbox.push(vec![item(MOST_BYTES / 2)]);
+        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2)]), 1);
+        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2 + 1)]), 0);
         assert!(matches!(outbox.take_now(), Some(Next::Write(_))));
-        assert!(!outbox.has_room(MOST_BYTES / 2 + 1), "handed out is not yet written");
+        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2 + 1)]), 0, "handed out is not yet written");
         outbox.written();
-        assert!(outbox.has_room(MOST_BYTES / 2 + 1));
+        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2 + 1)]), 1);
     }
 
     #[test]
-    fn an_empty_queue_takes_a_batch_of_any_size() {
+    fn an_empty_queue_takes_one_item_of_any_size_and_then_no_more() {
         let outbox = Outbox::new(PeerRole::Browser);
-        assert!(outbox.has_room(MOST_BYTES * 3));
-        push(&outbox, MOST_BYTES * 3);
+        assert_eq!(outbox.fitting(&[item(MOST_BYTES * 3), item(100)]), 1);
+        assert_eq!(outbox.fitting(&[item(100), item(MOST_BYTES), item(100)]), 1, "order is kept");
+        outbox.push(vec![item(MOST_BYTES * 3)]);
         assert!(outbox.is_full());
     }
 
     #[test]
     fn catching_up_waits_for_what_is_queued_and_closing_for_both() {
         let outbox = Outbox::new(PeerRole::Browser);
-        push(&outbox, 100);
+        outbox.push(vec![item(100)]);
         outbox.fall_behind();
         assert!(matches!(outbox.take_now(), Some(Next::Write(items)) if items.len() == 1));
         assert!(matches!(outbox.take_now(), Some(Next::CatchUp)));
         assert!(outbox.take_now().is_none());
-        push(&outbox, 100);
+        outbox.push(vec![item(100)]);
         outbox.close(CloseCode::Restarting);
         assert!(matches!(outbox.take_now(), Some(Next::Write(_))));
         assert!(matches!(outbox.take_now(), Some(Next::Close(CloseCode::Restarting))));

@@ -36,14 +36,14 @@ pub(super) struct Machine {
     pub machine_label: Option<String>,
 }
 
-/// Which browsers an event is for.
+/// Which browsers hear of something in a session.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Audience<'a> {
+pub(crate) enum Audience<'a> {
     Everyone,
     /// Those who want this session's transcript.
-    Interested(&'a SessionId),
+    Interested,
     /// Those, and the device whose send it is.
-    InterestedOr(&'a SessionId, &'a str),
+    InterestedOr(&'a str),
 }
 
 impl Peer {
@@ -72,30 +72,39 @@ impl Peer {
         self.interest.as_ref().is_none_or(|sessions| sessions.binary_search(session_id).is_ok())
     }
 
-    fn hears(&self, audience: Audience) -> bool {
-        match audience {
-            Audience::Everyone => true,
-            Audience::Interested(session_id) => self.is_interested(session_id),
-            Audience::InterestedOr(session_id, token_id) => self.token_id == token_id || self.is_interested(session_id),
+    /// The item as this peer should get it, if it should. What happens in sessions it is not
+    /// interested in is no history to be caught up on: it is restated, or is the peer's own affair.
+    fn share(&self, session_id: &SessionId, audience: Audience, item: &Item) -> Option<Item> {
+        if self.is_interested(session_id) {
+            return Some(item.clone());
+        }
+        let own = matches!(audience, Audience::InterestedOr(token_id) if token_id == self.token_id);
+        match (audience, item) {
+            (_, Item::Event(_, _, text)) if own => Some(Item::Answer(text.clone())),
+            (Audience::Everyone, Item::Event(_, _, text)) => Some(Item::State(text.clone())),
+            (Audience::Everyone, item) => Some(item.clone()),
+            (Audience::Interested | Audience::InterestedOr(_), _) => None,
         }
     }
 
     /// Hands over what is pending. Returns how many frames were dropped.
     fn flush(&mut self) -> usize {
-        let bytes = self.pending.iter().map(Item::bytes).sum();
-        if self.behind.is_none() && self.outbox.has_room(bytes) {
-            self.outbox.push(std::mem::take(&mut self.pending), bytes);
+        let fitting = if self.behind.is_none() { self.outbox.fitting(&self.pending) } else { 0 };
+        if fitting == self.pending.len() {
+            self.outbox.push(std::mem::take(&mut self.pending));
             return 0;
         }
         if self.role == PeerRole::Proxy {
-            // Commands wait in the ledger; the proxy gets them again when it comes back.
+            // Sends wait in the ledger, and the proxy gets them again when it comes back; whoever
+            // gave another command hears that the machine went away.
             self.outbox.close(CloseCode::TooSlow);
             return std::mem::take(&mut self.pending).len();
         }
+        let rest = self.pending.split_off(fitting);
+        self.outbox.push(std::mem::replace(&mut self.pending, rest));
         let dropped = self.drop_news();
         // The socket reads no further requests while its queue is full, so answers cannot pile up.
-        let bytes = self.pending.iter().map(Item::bytes).sum();
-        self.outbox.push(std::mem::take(&mut self.pending), bytes);
+        self.outbox.push(std::mem::take(&mut self.pending));
         self.outbox.fall_behind();
         dropped
     }
@@ -114,82 +123,113 @@ impl Peer {
         });
         before - self.pending.len()
     }
-
-    /// Where the peer fell behind, if it did; from here on it is up to date again. What is pending
-    /// will be in what it is told now.
-    pub(crate) fn take_behind(&mut self) -> Option<BTreeMap<i64, Sequence>> {
-        self.behind.as_ref()?;
-        self.drop_news();
-        self.behind.take()
-    }
 }
 
-/// All connected peers.
+/// All connected peers. What a step does to them is undone if the step fails.
 #[derive(Default)]
-pub(super) struct Peers {
+pub(crate) struct Peers {
     all: HashMap<PeerKey, Peer>,
     /// Those with something pending.
     touched: HashSet<PeerKey>,
+    /// Those that the step under way sends away, with the last word to them.
+    leaving: Vec<(PeerKey, Item, CloseCode)>,
+    /// Where those were behind that the step under way catches up.
+    caught_up: Vec<(PeerKey, BTreeMap<i64, Sequence>)>,
 }
 
 impl Peers {
-    pub(super) fn get(&self, key: PeerKey) -> Option<&Peer> {
-        self.all.get(&key)
+    pub(crate) fn get(&self, key: PeerKey) -> Option<&Peer> {
+        self.all.get(&key).filter(|_| !self.is_leaving(key))
     }
 
-    pub(super) fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
-        self.all.get_mut(&key)
+    pub(crate) fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
+        let leaving = self.is_leaving(key);
+        self.all.get_mut(&key).filter(|_| !leaving)
     }
 
-    pub(super) fn insert(&mut self, key: PeerKey, peer: Peer) {
+    fn is_leaving(&self, key: PeerKey) -> bool {
+        self.leaving.iter().any(|(leaving, ..)| *leaving == key)
+    }
+
+    pub(crate) fn insert(&mut self, key: PeerKey, peer: Peer) {
         self.all.insert(key, peer);
     }
 
-    pub(super) fn remove(&mut self, key: PeerKey) -> Option<Peer> {
+    /// The socket is closed: there is nothing to be undone about that.
+    pub(crate) fn remove(&mut self, key: PeerKey) -> Option<Peer> {
         self.touched.remove(&key);
         self.all.remove(&key)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (PeerKey, &Peer)> {
-        self.all.iter().map(|(key, peer)| (*key, peer))
+    /// Sends a peer away once the step has succeeded; until then it is already not heard any more.
+    pub(crate) fn send_away(&mut self, key: PeerKey, last: Item, code: CloseCode) {
+        self.leaving.push((key, last, code));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PeerKey, &Peer)> {
+        self.all.iter().map(|(key, peer)| (*key, peer)).filter(|(key, _)| !self.is_leaving(*key))
     }
 
     /// The connected proxies with their machines.
-    pub(super) fn proxies(&self) -> impl Iterator<Item = (PeerKey, &Machine)> {
+    pub(crate) fn proxies(&self) -> impl Iterator<Item = (PeerKey, &Machine)> {
         self.iter().filter_map(|(key, peer)| Some((key, peer.machine.as_ref()?)))
     }
 
     /// To one peer, if it is still there.
-    pub(super) fn tell(&mut self, key: PeerKey, item: Item) {
+    pub(crate) fn tell(&mut self, key: PeerKey, item: Item) {
         if let Some(peer) = self.all.get_mut(&key) {
             peer.pending.push(item);
             self.touched.insert(key);
         }
     }
 
-    /// To every browser in the audience.
-    pub(super) fn broadcast(&mut self, audience: Audience, item: &Item) {
-        for (key, peer) in &mut self.all {
-            if peer.role == PeerRole::Browser && peer.hears(audience) {
+    /// To every browser that should hear of something in this session.
+    pub(crate) fn broadcast(&mut self, session_id: &SessionId, audience: Audience, item: &Item) {
+        for (key, peer) in self.all.iter_mut().filter(|(_, peer)| peer.role == PeerRole::Browser) {
+            if let Some(item) = peer.share(session_id, audience, item) {
                 if peer.pending.is_empty() {
                     self.touched.insert(*key);
                 }
-                peer.pending.push(item.clone());
+                peer.pending.push(item);
             }
         }
     }
 
+    /// Where a browser fell behind, if it did; from here on it is up to date again. What is pending
+    /// will be in what it is told now.
+    pub(crate) fn take_behind(&mut self, key: PeerKey) -> Option<BTreeMap<i64, Sequence>> {
+        let peer = self.all.get_mut(&key)?;
+        peer.behind.as_ref()?;
+        peer.drop_news();
+        let behind = peer.behind.take()?;
+        self.caught_up.push((key, behind.clone()));
+        Some(behind)
+    }
+
     /// Hands everything pending to the sockets: the commit has succeeded. Returns what was dropped.
-    pub(super) fn flush(&mut self) -> usize {
+    pub(crate) fn flush(&mut self) -> usize {
+        self.caught_up.clear();
+        for (key, last, code) in self.leaving.drain(..) {
+            self.touched.remove(&key);
+            if let Some(peer) = self.all.remove(&key) {
+                peer.outbox.cut(last, code);
+            }
+        }
         let all = &mut self.all;
         self.touched.drain().filter_map(|key| all.get_mut(&key).map(Peer::flush)).sum()
     }
 
     /// Forgets everything pending: the commit has failed.
-    pub(super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
+        self.leaving.clear();
         for key in self.touched.drain() {
             if let Some(peer) = self.all.get_mut(&key) {
                 peer.pending.clear();
+            }
+        }
+        for (key, behind) in self.caught_up.drain(..) {
+            if let Some(peer) = self.all.get_mut(&key) {
+                peer.behind = Some(behind);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Dialogs: open, being answered, resolved, reverted, vanished or expired.
 
-use super::control::{Awaits, Control};
+use super::control::Awaits;
 use super::peers::{Audience, PeerKey};
 use super::{Hub, Stop, fresh_id, refuse};
 use crate::clock::{Millis, timestamp};
@@ -31,6 +31,8 @@ pub(super) struct OpenPrompt {
 /// An answer that the proxy has not confirmed yet.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
+    /// As the proxy knows it.
+    pub(super) request_id: RequestId,
     pub response: PermissionResponse,
     pub device_name: String,
     /// When the prompt is given up for want of a word from the proxy.
@@ -63,6 +65,10 @@ impl Hub {
         }
         let known = live.prompts.get(&prompt.prompt_id).cloned();
         let machine_id = live.machine_id.clone();
+        if serde_json::to_string(prompt).is_ok_and(|text| text.len() > self.limits.max_content_bytes) {
+            let message = format!("permission_prompt: longer than {} bytes", self.limits.max_content_bytes);
+            return refuse(ErrorCode::ContentTooLarge, message);
+        }
         if known.is_none() {
             self.check_prompt_count(&machine_id)?;
         }
@@ -75,7 +81,7 @@ impl Hub {
         };
         prompt.expires_at = expires_at.map(timestamp);
         match known {
-            Some(known) if known.is_open() && known.prompt == prompt => return Ok(()),
+            Some(known) if known.is_open() && same_dialog(&known.prompt, &prompt) => return Ok(()),
             Some(OpenPrompt { answer: Some(answer), .. }) => {
                 let error = WireError::new(ErrorCode::ClickNotApplied, "The dialog is still open");
                 self.tell_prompt(&prompt, PromptState::Reverted, Some(&answer), Some(error));
@@ -103,62 +109,56 @@ impl Hub {
         if let Some(expires_at) = expires_at {
             self.wake_by(expires_at);
         }
-        self.broadcast(Audience::Everyone, &RelayToBrowser::PermissionPrompt(prompt));
+        let session_id = prompt.session_id.clone();
+        self.broadcast(&session_id, Audience::Everyone, &RelayToBrowser::PermissionPrompt(prompt));
         Ok(())
     }
 
     /// A person answers. The first answer wins; a wrong one leaves the dialog open.
     pub(super) fn permission_response(&mut self, peer: PeerKey, response: &PermissionResponse) -> Result<(), Stop> {
-        let refused = |hub: &mut Self, error: WireError| {
-            hub.audit_answer(peer, response, "refused", Some(&error))?;
-            hub.control_failed(peer, response.request_id.clone(), &response.session_id, "permission_response", error);
-            Ok(())
+        let PermissionResponse { session_id, prompt_id, .. } = response;
+        let awaits = Awaits::Prompt(prompt_id.clone());
+        let control = self.control(peer, response.request_id.clone(), session_id, "permission_response", awaits);
+        let known = self.sessions.get(session_id).and_then(|live| live.prompts.get(prompt_id)).cloned();
+        let detail = known.as_ref().map(|known| answer_detail(&known.prompt, response));
+        let (known, proxy) = match self.answerable(known, response) {
+            Ok(answerable) => answerable,
+            Err(error) => return Ok(self.refuse_control(&control, error, detail.as_deref())?),
         };
-        let open = self.sessions.get(&response.session_id).and_then(|live| live.prompts.get(&response.prompt_id));
-        let Some(open) = open.filter(|open| open.is_open()) else {
-            let error = if self.peers.proxies().next().is_none() {
-                self.unreachable(&response.session_id)
-            } else {
-                WireError::new(
-                    ErrorCode::PromptNotFound,
-                    "That dialog is not open any more, or somebody has answered it",
-                )
-            };
-            return refused(self, error);
-        };
-        if let Err(error) = check_answer(&open.prompt, response) {
-            return refused(self, error);
-        }
-        let Some(proxy) = self.proxy_of(&response.session_id) else {
-            let error = self.unreachable(&response.session_id);
-            return refused(self, error);
-        };
-        let Some(device_name) = self.peers.get(peer).map(|peer| peer.device_name.clone()) else { return Ok(()) };
-        let deadline = self.now + self.limits.send_timeout_ms;
-        let request_id = self.begin_control(
-            proxy,
-            Control {
-                browser: peer,
-                request_id: response.request_id.clone(),
-                session_id: response.session_id.clone(),
-                command: "permission_response",
-                awaits: Awaits::Prompt(response.prompt_id.clone()),
-                deadline,
-            },
-        )?;
-        let answer = Answer { response: response.clone(), device_name, deadline };
-        let live = self.sessions.get_mut(&response.session_id).expect("checked above");
-        let open = live.prompts.get_mut(&response.prompt_id).expect("checked above");
-        open.answer = Some(answer.clone());
-        let prompt = open.prompt.clone();
+        self.audit_control(&control, "forwarded", detail.as_deref())?;
+        let deadline = control.deadline;
+        let request_id = self.begin_control(proxy, control)?;
+        let device_name = self.who(peer).map(|(_, device_name)| device_name).unwrap_or_default();
+        let answer = Answer { request_id: request_id.clone(), response: response.clone(), device_name, deadline };
+        let live = self.sessions.get_mut(session_id).expect("its prompt was just found");
         let session_key = live.key;
+        let open = OpenPrompt { answer: Some(answer.clone()), ..known };
+        let prompt = open.prompt.clone();
+        live.prompts.insert(prompt_id.clone(), open);
         // An answered prompt is not open, also after a restart: it is back only if the proxy says so.
-        self.ledger.drop_prompt(session_key, &response.prompt_id)?;
-        self.audit_answer(peer, response, "forwarded", None)?;
+        self.ledger.drop_prompt(session_key, prompt_id)?;
         self.tell_prompt(&prompt, PromptState::Answering, Some(&answer), None);
         let forwarded = PermissionResponse { request_id: Some(request_id), ..response.clone() };
         self.tell_proxy(proxy, &RelayToProxy::PermissionResponse(forwarded));
         Ok(())
+    }
+
+    /// The open dialog and the proxy that can answer it, or why not.
+    fn answerable(
+        &self,
+        known: Option<OpenPrompt>,
+        response: &PermissionResponse,
+    ) -> Result<(OpenPrompt, PeerKey), WireError> {
+        if self.peers.proxies().next().is_none() {
+            return Err(self.unreachable(&response.session_id));
+        }
+        let Some(known) = known.filter(OpenPrompt::is_open) else {
+            let message = "That dialog is not open any more, or somebody has answered it";
+            return Err(WireError::new(ErrorCode::PromptNotFound, message));
+        };
+        check_answer(&known.prompt, response)?;
+        let proxy = self.proxy_of(&response.session_id).ok_or_else(|| self.unreachable(&response.session_id))?;
+        Ok((known, proxy))
     }
 
     /// The proxy says what became of an answer.
@@ -168,6 +168,12 @@ impl Hub {
         prompt_id: &PromptId,
         result: &AgentControlResult,
     ) -> Result<(), LedgerError> {
+        let live = self.sessions.get(session_id);
+        let answer = live.and_then(|live| live.prompts.get(prompt_id)?.answer.as_ref());
+        if answer.map(|answer| Some(&answer.request_id)) != Some(result.request_id.as_ref()) {
+            // Of an answer that was given up: another one may be on its way by now.
+            return Ok(());
+        }
         let error = result.failure();
         let gone = error.as_ref().is_some_and(|error| error.code == ErrorCode::PromptNotFound.as_str());
         match result.result {
@@ -224,13 +230,24 @@ impl Hub {
     /// A proxy lists every dialog it sees: its others have vanished.
     pub(super) fn keep_only_prompts(&mut self, machine_id: &MachineId, seen: &[PromptKey]) -> Result<(), LedgerError> {
         let seen: HashSet<_> = seen.iter().map(|key| (&key.session_id, &key.prompt_id)).collect();
-        let mut vanished = Vec::new();
+        let (mut vanished, mut still_there) = (Vec::new(), Vec::new());
         for (session_id, live) in self.sessions.iter().filter(|(_, live)| live.machine_id == *machine_id) {
-            let missing = live.prompts.keys().filter(|prompt_id| !seen.contains(&(session_id, *prompt_id)));
-            vanished.extend(missing.map(|prompt_id| (session_id.clone(), prompt_id.clone())));
+            for (prompt_id, prompt) in &live.prompts {
+                let key = (session_id.clone(), prompt_id.clone());
+                if !seen.contains(&(session_id, prompt_id)) {
+                    vanished.push(key);
+                } else if prompt.answer.as_ref().is_some_and(|answer| !self.is_under_way(&answer.request_id)) {
+                    still_there.push(key);
+                }
+            }
         }
         for (session_id, prompt_id) in vanished {
             self.end_prompt(&session_id, &prompt_id, PromptState::Vanished, None)?;
+        }
+        for (session_id, prompt_id) in still_there {
+            // Its answer was lost with an earlier connection.
+            let error = WireError::new(ErrorCode::ClickNotApplied, "The dialog is still open");
+            self.revert_prompt(&session_id, &prompt_id, Some(error))?;
         }
         Ok(())
     }
@@ -250,29 +267,31 @@ impl Hub {
         let proxy = self.proxy_of(session_id);
         let Some(open) = self.take_prompt(session_id, prompt_id)? else { return Ok(()) };
         let applied_choice = open.prompt.default_choice.clone().filter(|_| proxy.is_some());
-        if let (Some(proxy), Some(choice_id)) = (proxy, &applied_choice) {
-            let response = PermissionResponse {
-                request_id: Some(RequestId::new(fresh_id("expiry"))),
-                session_id: session_id.clone(),
-                prompt_id: prompt_id.clone(),
-                choice_id: Some(choice_id.clone()),
-                choice_ids: None,
-                text: None,
-            };
+        let response = PermissionResponse {
+            request_id: Some(RequestId::new(fresh_id("expiry"))),
+            session_id: session_id.clone(),
+            prompt_id: prompt_id.clone(),
+            choice_id: applied_choice.clone(),
+            choice_ids: None,
+            text: None,
+        };
+        let detail = answer_detail(&open.prompt, &response);
+        if let (Some(proxy), Some(_)) = (proxy, &applied_choice) {
             self.tell_proxy(proxy, &RelayToProxy::PermissionResponse(response));
         }
-        let detail = answer_detail(&open.prompt, applied_choice.as_ref(), None, None);
+        let machine_id = self.sessions.get(session_id).map(|live| live.machine_id.clone());
         self.audit(&NewAudit {
             action: "permission_response",
             outcome: "expired",
+            machine_id: machine_id.as_ref().map(MachineId::as_str),
             session_id: Some(session_id.as_str()),
             subject: Some(prompt_id.as_str()),
             detail: Some(&detail),
             ..NewAudit::default()
         })?;
-        let (session_id, prompt_id) = (session_id.clone(), prompt_id.clone());
-        let expired = PermissionPromptExpired { session_id, prompt_id, applied_choice };
-        self.broadcast(Audience::Everyone, &RelayToBrowser::PermissionPromptExpired(expired));
+        let prompt_id = prompt_id.clone();
+        let expired = PermissionPromptExpired { session_id: session_id.clone(), prompt_id, applied_choice };
+        self.broadcast(session_id, Audience::Everyone, &RelayToBrowser::PermissionPromptExpired(expired));
         Ok(())
     }
 
@@ -291,28 +310,14 @@ impl Hub {
             device_name: answer.map(|answer| answer.device_name.clone()),
             error,
         };
-        self.broadcast(Audience::Everyone, &RelayToBrowser::PermissionPromptUpdate(update));
+        self.broadcast(&prompt.session_id, Audience::Everyone, &RelayToBrowser::PermissionPromptUpdate(update));
     }
+}
 
-    fn audit_answer(
-        &mut self,
-        peer: PeerKey,
-        response: &PermissionResponse,
-        outcome: &str,
-        error: Option<&WireError>,
-    ) -> Result<(), LedgerError> {
-        let live = self.sessions.get(&response.session_id);
-        let prompt = live.and_then(|live| live.prompts.get(&response.prompt_id)).map(|open| open.prompt.clone());
-        let mut detail = prompt.map_or_else(String::new, |prompt| {
-            let choices = response.choice_ids.as_deref();
-            answer_detail(&prompt, response.choice_id.as_ref(), choices, response.text.as_deref())
-        });
-        if let Some(error) = error {
-            detail.push_str(&format!(" ({}: {})", error.code, error.message));
-        }
-        let command = ("permission_response", response.prompt_id.as_str());
-        self.audit_command(peer, command, &response.session_id, outcome, Some(&detail))
-    }
+/// Equal but for when they were looked at.
+fn same_dialog(old: &PermissionPrompt, new: &PermissionPrompt) -> bool {
+    let timeless = |prompt: &PermissionPrompt| PermissionPrompt { detected_at: None, ..prompt.clone() };
+    timeless(old) == timeless(new)
 }
 
 fn offers(prompt: &PermissionPrompt, choice_id: &ChoiceId) -> bool {
@@ -341,12 +346,7 @@ fn check_answer(prompt: &PermissionPrompt, response: &PermissionResponse) -> Res
 }
 
 /// What the audit trail says of an answer: what was asked, and what was chosen.
-fn answer_detail(
-    prompt: &PermissionPrompt,
-    choice: Option<&ChoiceId>,
-    choices: Option<&[ChoiceId]>,
-    text: Option<&str>,
-) -> String {
+fn answer_detail(prompt: &PermissionPrompt, response: &PermissionResponse) -> String {
     let mut detail = prompt.prompt_text.clone();
     if let Some(command) = &prompt.command {
         detail.push_str(&format!(" [{command}]"));
@@ -355,9 +355,10 @@ fn answer_detail(
         let choice = prompt.choices.iter().find(|choice| choice.choice_id == *id);
         choice.map_or_else(|| id.to_string(), |choice| format!("{id} ({})", choice.label))
     };
-    let chosen: Vec<String> = choice.into_iter().chain(choices.into_iter().flatten()).map(label).collect();
+    let chosen: Vec<String> =
+        response.choice_id.iter().chain(response.choice_ids.iter().flatten()).map(label).collect();
     detail.push_str(&format!(" => {}", chosen.join(", ")));
-    if let Some(text) = text {
+    if let Some(text) = &response.text {
         detail.push_str(&format!(" \"{text}\""));
     }
     detail

@@ -16,6 +16,9 @@ use protocol::session::{Session, SessionClosed, SessionDown, SessionStatusChange
 use protocol::words::{DownReason, SessionStatus};
 use std::collections::{BTreeMap, HashSet};
 
+/// What is told of a session or its settings, every time somebody connects, must be short.
+const LONGEST_DESCRIPTION: usize = 64 * 1024;
+
 /// A session that is not closed.
 #[derive(Clone, Debug)]
 pub(super) struct LiveSession {
@@ -106,6 +109,10 @@ impl Hub {
     pub(super) fn bring_up(&mut self, peer: PeerKey, described: &Session) -> Result<(), Stop> {
         let session_id = &described.session_id;
         let machine = self.machine(peer)?.clone();
+        if serde_json::to_string(described).is_ok_and(|text| text.len() > LONGEST_DESCRIPTION) {
+            let message = format!("session `{session_id}` is described in more than {LONGEST_DESCRIPTION} bytes");
+            return refuse(ErrorCode::ContentTooLarge, message);
+        }
         if self.sessions.get(session_id).is_none() {
             self.revive_or_add(&machine.machine_id, described)?;
         }
@@ -140,34 +147,28 @@ impl Hub {
 
     fn revive_or_add(&mut self, machine_id: &MachineId, described: &Session) -> Result<(), Stop> {
         let known = self.ledger.session(&described.session_id)?;
+        let count = self.sessions.iter().filter(|(_, live)| live.machine_id == *machine_id).count();
+        if count >= self.limits.max_sessions_per_machine {
+            let session_id = &described.session_id;
+            let message = format!("session `{session_id}` was not taken: this machine has {count} already; close some");
+            return refuse(ErrorCode::LimitReached, message);
+        }
         let live = match known {
             Some(stored) if stored.machine_id != *machine_id => {
                 let session_id = &described.session_id;
                 return refuse(ErrorCode::Unauthorized, format!("session `{session_id}` belongs to another machine"));
             }
             Some(stored) => self.load_session(stored)?,
-            None => {
-                let count = self.sessions.iter().filter(|(_, live)| live.machine_id == *machine_id).count();
-                if count >= self.limits.max_sessions_per_machine {
-                    return refuse(
-                        ErrorCode::LimitReached,
-                        format!(
-                            "session `{}` was not taken: this machine has {count} sessions already; close some",
-                            described.session_id
-                        ),
-                    );
-                }
-                LiveSession {
-                    key: self.ledger.add_session(machine_id, described)?,
-                    machine_id: machine_id.clone(),
-                    session: described.clone(),
-                    settings: None,
-                    last_sequence: Sequence(0),
-                    pruned_sequence: Sequence(0),
-                    owner: None,
-                    prompts: BTreeMap::new(),
-                }
-            }
+            None => LiveSession {
+                key: self.ledger.add_session(machine_id, described)?,
+                machine_id: machine_id.clone(),
+                session: described.clone(),
+                settings: None,
+                last_sequence: Sequence(0),
+                pruned_sequence: Sequence(0),
+                owner: None,
+                prompts: BTreeMap::new(),
+            },
         };
         self.sessions.insert(described.session_id.clone(), live);
         Ok(())
@@ -175,7 +176,7 @@ impl Hub {
 
     /// Nobody speaks for a session any more.
     pub(super) fn take_down(&mut self, session_id: &SessionId, reason: DownReason) -> Result<(), LedgerError> {
-        self.write_tails(session_id)?;
+        self.write_tails(|tail| tail.session_id == *session_id)?;
         let Some(live) = self.sessions.get_mut(session_id) else { return Ok(()) };
         live.owner = None;
         live.session.status = SessionStatus::DISCONNECTED;
@@ -223,7 +224,7 @@ impl Hub {
     pub(super) fn session_closed(&mut self, peer: PeerKey, closed: &SessionClosed) -> Result<(), Stop> {
         let key = self.own_session(peer, &closed.session_id)?.key;
         let request_id = self.finish_close(peer, closed)?;
-        self.write_tails(&closed.session_id)?;
+        self.write_tails(|tail| tail.session_id == closed.session_id)?;
         self.drop_all_prompts(&closed.session_id)?;
         self.lose_track_of_all(
             &closed.session_id,
@@ -232,29 +233,38 @@ impl Hub {
         self.ledger.close_session(key, self.now)?;
         self.sessions.remove(&closed.session_id);
         let frame = SessionClosed { request_id, ..closed.clone() };
-        self.broadcast(Audience::Everyone, &RelayToBrowser::SessionClosed(frame));
+        self.broadcast(&closed.session_id, Audience::Everyone, &RelayToBrowser::SessionClosed(frame));
         Ok(())
     }
 
     /// Keeps an agent's settings and tells everybody.
     pub(super) fn agent_config(&mut self, peer: PeerKey, config: &AgentConfig) -> Result<(), Stop> {
         let key = self.own_session(peer, &config.session_id)?.key;
+        if serde_json::to_string(config).is_ok_and(|text| text.len() > LONGEST_DESCRIPTION) {
+            let message = format!("agent_config: the settings have more than {LONGEST_DESCRIPTION} bytes");
+            return refuse(ErrorCode::ContentTooLarge, message);
+        }
         self.ledger.keep_settings(key, &config.settings)?;
         let live = self.sessions.get_mut(&config.session_id).expect("it is the proxy's own");
         live.settings = Some(config.settings.clone());
         self.confirm_controls(peer, config)?;
-        self.broadcast(Audience::Everyone, &RelayToBrowser::AgentConfig(config.clone()));
+        self.broadcast(&config.session_id, Audience::Everyone, &RelayToBrowser::AgentConfig(config.clone()));
         Ok(())
     }
 
-    /// A socket is closed: whatever it spoke for is down. May run twice for one socket.
+    /// A socket is closed. May run twice for one socket.
     pub(super) fn gone(&mut self, peer: PeerKey) -> Result<(), LedgerError> {
-        if let Some(peer) = self.peers.remove(peer) {
-            self.metrics.disconnected(peer.role);
-        }
+        self.silence(peer)?;
+        self.peers.remove(peer);
+        Ok(())
+    }
+
+    /// A peer is no longer heard: whatever it spoke for is down.
+    pub(super) fn silence(&mut self, peer: PeerKey) -> Result<(), LedgerError> {
         for session_id in self.sessions.keys_where(|_, live| live.owner == Some(peer)) {
             self.take_down(&session_id, DownReason::PROXY_DISCONNECTED)?;
         }
+        self.write_tails(|tail| tail.teller == peer)?;
         self.fail_controls_of(peer)
     }
 

@@ -3,6 +3,7 @@
 use super::outbox::{Item, Next, Outbox};
 use super::*;
 use crate::config::Settings;
+use crate::ledger::Token;
 use protocol::browser::BrowserToRelay;
 use protocol::connection::PeerRole;
 use protocol::envelope::{Decoded, decode};
@@ -55,7 +56,22 @@ impl World {
     fn connect(&mut self, role: PeerRole, token_id: &str) -> Socket {
         let socket = Socket { key: PeerKey(self.next_peer), role, outbox: Arc::new(Outbox::new(role)) };
         self.next_peer += 1;
-        let door = Door { token_id: token_id.to_owned(), role, label: token_id.to_owned() };
+        let (token_id, label) = (token_id.to_owned(), token_id.to_owned());
+        if self.hub.ledger.token(&token_id).unwrap().is_none() {
+            let (token_hash, created_at) = ([0; 32], self.now);
+            let token = Token {
+                token_id: token_id.clone(),
+                role,
+                label: label.clone(),
+                token_hash,
+                machine_id: None,
+                created_at,
+                last_used_at: None,
+                revoked_at: None,
+            };
+            self.hub.ledger.add_token(&token).unwrap();
+        }
+        let door = Door { token_id, role, label };
         let hello = json!({"peer_role": role.as_str(), "client_name": "test"});
         let (peer, hello) = (socket.key, serde_json::from_value(hello).unwrap());
         self.step(&[Input::Hello { peer, door, hello, outbox: socket.outbox.clone() }]);

@@ -26,7 +26,7 @@ enum Due {
 }
 
 impl Hub {
-    /// Ends whatever took too long, and decides when to look again.
+    /// Ends whatever took too long.
     pub(super) fn tick(&mut self) -> Result<(), LedgerError> {
         for peer in self.unrecorded_departures.clone() {
             self.gone(peer)?;
@@ -50,10 +50,17 @@ impl Hub {
         self.time_out_launches()?;
         self.close_revoked()?;
         if self.now >= self.next_housekeeping {
-            self.next_housekeeping = self.now + HOUSEKEEPING_MS;
             self.clean_up()?;
         }
+        Ok(())
+    }
+
+    /// All of that is on disk: what was due is done, and it is known when to look again.
+    pub(super) fn ticked(&mut self) {
         self.unrecorded_departures.clear();
+        if self.now >= self.next_housekeeping {
+            self.next_housekeeping = self.now + HOUSEKEEPING_MS;
+        }
         let deadlines = [
             Some(self.now + LOOK_AROUND_MS),
             Some(self.next_housekeeping),
@@ -62,7 +69,6 @@ impl Hub {
             self.controls.iter().map(|(_, control)| control.deadline).min(),
         ];
         self.wake_at = deadlines.into_iter().flatten().min().unwrap_or(self.now + LOOK_AROUND_MS);
-        Ok(())
     }
 
     fn due(&self) -> Vec<(SessionId, Due)> {
@@ -82,14 +88,8 @@ impl Hub {
 
     /// Tokens may be revoked by the command line, in another process.
     fn close_revoked(&mut self) -> Result<(), LedgerError> {
-        if !self.ledger.changed_by_others()? {
-            return Ok(());
-        }
-        let tokens = self.ledger.tokens()?;
-        tokens
-            .iter()
-            .filter(|token| token.revoked_at.is_some())
-            .try_for_each(|token| self.close_sockets_of(&token.token_id))
+        let revoked = self.ledger.revoked_tokens()?;
+        revoked.iter().try_for_each(|token_id| self.close_sockets_of(token_id))
     }
 
     /// A revoked token's sockets close at once.

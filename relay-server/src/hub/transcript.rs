@@ -10,17 +10,16 @@ use protocol::ids::{MessageId, SessionId, Timestamp};
 use protocol::message::{Message, MessageEvent, MessageUpdate};
 use protocol::proxy::{MessageResync, ObservedMessage, ProxyMessage, RelayToProxy};
 use protocol::words::Role;
-use std::collections::{BTreeMap, HashMap};
 
 /// Answers that may grow at once in one session; an agent writes one, seldom two.
 const MOST_TAILS: usize = 8;
 
-/// The growing messages of each session.
-pub(super) type Tails = HashMap<SessionId, BTreeMap<MessageId, Tail>>;
-
 /// A message that is still being written.
 #[derive(Clone, Debug)]
 pub(super) struct Tail {
+    pub(super) session_id: SessionId,
+    /// The proxy that reports it.
+    pub(super) teller: PeerKey,
     revision: u32,
     role: Role,
     created_at: Timestamp,
@@ -37,17 +36,19 @@ impl Hub {
             let most = self.limits.max_content_bytes;
             return refuse(ErrorCode::ContentTooLarge, format!("proxy_message: `content` is longer than {most} bytes"));
         }
-        let known = self.known_message(key, &report.message)?;
-        let revision = report.message.revision.unwrap_or(1);
-        if let Some(tails) = self.tails.get_mut(&report.session_id)
-            && let Some(message_id) = &report.message.message_id
-        {
-            tails.remove(message_id);
+        if let Some(message_id) = &report.message.message_id {
+            self.tails.remove(&(report.session_id.clone(), message_id.clone()));
         }
-        if let Some(known) = &known
-            && known.revision.is_some_and(|known| known >= revision)
-        {
-            return Ok(());
+        let known = self.known_message(key, &report.message)?;
+        let mut revision = report.message.revision.unwrap_or(1);
+        if let Some(known_revision) = known.as_ref().and_then(|known| known.revision) {
+            let completes = known.as_ref().is_some_and(is_unfinished) && report.message.r#final != Some(false);
+            if completes {
+                // What was cut short is finished after all, whatever number its proxy gives it.
+                revision = revision.max(known_revision + 1);
+            } else if known_revision >= revision {
+                return Ok(());
+            }
         }
         let message = self.merged(known, &report.message, revision);
         Ok(self.keep(&report.session_id, &message)?)
@@ -68,33 +69,35 @@ impl Hub {
     /// The message as it will stand in the ledger. A phone's send keeps its own id and its device.
     fn merged(&self, known: Option<Message>, seen: &ObservedMessage, revision: u32) -> Message {
         let id = || seen.message_id.clone().unwrap_or_else(|| MessageId::new(fresh_id("msg")));
-        let (message_id, client_message_id, attachments, device_name, created_at) = match known {
-            Some(known) => (
-                known.message_id,
-                known.client_message_id,
-                known.attachments,
-                known.device_name,
-                Some(known.created_at),
-            ),
-            None => (id(), seen.client_message_id.clone(), None, None, seen.created_at.clone()),
-        };
-        Message {
-            message_id,
+        let message = Message {
+            message_id: id(),
             role: seen.role.clone(),
             content: seen.content.clone(),
-            created_at: created_at.unwrap_or_else(|| self.server_ts.clone()),
+            created_at: seen.created_at.clone().unwrap_or_else(|| self.server_ts.clone()),
             revision: Some(revision),
             r#final: Some(seen.r#final.unwrap_or(true)),
             blocks: seen.blocks.clone(),
-            client_message_id,
+            client_message_id: seen.client_message_id.clone(),
             status: None,
-            attachments,
-            device_name,
+            attachments: None,
+            device_name: None,
+        };
+        let Some(known) = known else { return message };
+        // What a person sent stays as it was said, however the page shows it.
+        let content = if known.device_name.is_some() { known.content } else { message.content };
+        Message {
+            message_id: known.message_id,
+            content,
+            created_at: known.created_at,
+            client_message_id: known.client_message_id,
+            attachments: known.attachments,
+            device_name: known.device_name,
+            ..message
         }
     }
 
     fn keep(&mut self, session_id: &SessionId, message: &Message) -> Result<(), LedgerError> {
-        let sequence = self.emit(session_id, Audience::Interested(session_id), |event_id, sequence| {
+        let sequence = self.emit(session_id, Audience::Interested, |event_id, sequence| {
             let (session_id, message) = (session_id.clone(), message.clone());
             SessionEvent::MessageEvent(MessageEvent { event_id, sequence, session_id, message })
         })?;
@@ -104,29 +107,29 @@ impl Hub {
 
     /// A message grew. Only what was added travels on.
     pub(super) fn message_update(&mut self, peer: PeerKey, update: &MessageUpdate) -> Result<(), Stop> {
-        self.own_session(peer, &update.session_id)?;
+        let session_key = self.own_session(peer, &update.session_id)?.key;
         let most = self.limits.max_content_bytes;
-        let tails = self.tails.entry(update.session_id.clone()).or_default();
-        if tails.len() >= MOST_TAILS && !tails.contains_key(&update.message_id) {
-            let message = format!("proxy_message_update: {MOST_TAILS} messages are growing already");
-            return refuse(ErrorCode::LimitReached, message);
-        }
-        let mut tail = match tails.remove(&update.message_id) {
-            Some(tail) => tail,
-            None => Tail::begin(update, &self.server_ts),
+        let key = (update.session_id.clone(), update.message_id.clone());
+        let mut tail = match self.tails.get(&key) {
+            Some(tail) => tail.clone(),
+            // News of a message that is finished already is no news.
+            None if self.is_finished(session_key, &update.message_id)? => return Ok(()),
+            None if self.tails.iter().filter(|((session_id, _), _)| *session_id == key.0).count() >= MOST_TAILS => {
+                let message = format!("proxy_message_update: {MOST_TAILS} messages are growing already");
+                return refuse(ErrorCode::LimitReached, message);
+            }
+            None => Tail::begin(update, peer, &self.server_ts),
         };
-        let outcome = tail.put(update, most);
-        if !tail.text.is_empty() {
-            tails.insert(update.message_id.clone(), tail);
-        }
-        match outcome {
+        match tail.put(update, most) {
             Put::Done => {
+                tail.teller = peer;
+                self.tails.insert(key, tail);
                 let frame = RelayToBrowser::MessageUpdate(update.clone());
-                self.broadcast(Audience::Interested(&update.session_id), &frame);
+                self.broadcast(&update.session_id, Audience::Interested, &frame);
             }
             Put::Stale => {}
             Put::NoSuchOffset => {
-                let (session_id, message_id) = (update.session_id.clone(), update.message_id.clone());
+                let (session_id, message_id) = key;
                 self.tell_proxy(peer, &RelayToProxy::MessageResync(MessageResync { session_id, message_id }));
             }
             Put::TooLong => {
@@ -137,12 +140,15 @@ impl Hub {
         Ok(())
     }
 
+    fn is_finished(&self, session_key: i64, message_id: &MessageId) -> Result<bool, LedgerError> {
+        Ok(self.ledger.message(session_key, message_id)?.is_some_and(|known| !is_unfinished(&known)))
+    }
+
     /// The growing messages of a session, whole, for a browser that has just begun to look.
     pub(super) fn tell_tails(&mut self, peer: PeerKey, session_id: &SessionId) {
-        let Some(tails) = self.tails.get(session_id) else { return };
+        let tails = self.tails.iter().filter(|((of, _), _)| of == session_id);
         let updates: Vec<MessageUpdate> = tails
-            .iter()
-            .map(|(message_id, tail)| MessageUpdate {
+            .map(|((_, message_id), tail)| MessageUpdate {
                 session_id: session_id.clone(),
                 message_id: message_id.clone(),
                 revision: tail.revision,
@@ -157,13 +163,15 @@ impl Hub {
         }
     }
 
-    /// The agent went away in the middle of it: what it had written becomes history, unfinished.
-    pub(super) fn write_tails(&mut self, session_id: &SessionId) -> Result<(), LedgerError> {
-        let Some(tails) = self.tails.remove(session_id) else { return Ok(()) };
-        self.ended_tails.insert(session_id.clone(), tails.clone());
-        for (message_id, tail) in tails {
+    /// The agent went away in the middle of these: what it had written becomes history, unfinished.
+    pub(super) fn write_tails(&mut self, of: impl Fn(&Tail) -> bool) -> Result<(), LedgerError> {
+        for key in self.tails.keys_where(|_, tail| of(tail)) {
+            let Some(tail) = self.tails.remove(&key) else { continue };
+            if self.sessions.get(&tail.session_id).is_none() {
+                continue;
+            }
             let message = Message {
-                message_id,
+                message_id: key.1,
                 role: tail.role,
                 content: tail.text,
                 created_at: tail.created_at,
@@ -175,15 +183,22 @@ impl Hub {
                 attachments: None,
                 device_name: None,
             };
-            self.keep(session_id, &message)?;
+            self.keep(&tail.session_id, &message)?;
         }
         Ok(())
     }
 }
 
+/// Whether the agent went away in the middle of this message.
+fn is_unfinished(message: &Message) -> bool {
+    message.r#final == Some(false)
+}
+
 impl Tail {
-    fn begin(update: &MessageUpdate, now: &Timestamp) -> Self {
+    fn begin(update: &MessageUpdate, teller: PeerKey, now: &Timestamp) -> Self {
         Self {
+            session_id: update.session_id.clone(),
+            teller,
             revision: update.revision,
             role: update.role.clone().unwrap_or(Role::ASSISTANT),
             created_at: update.created_at.clone().unwrap_or_else(|| now.clone()),
@@ -252,7 +267,7 @@ mod tests {
     }
 
     fn tail() -> Tail {
-        Tail::begin(&update(0, ""), &Timestamp(String::new()))
+        Tail::begin(&update(0, ""), PeerKey(0), &Timestamp(String::new()))
     }
 
     #[test]

@@ -58,6 +58,11 @@ impl Ledger {
         self.one(&format!("{SELECT} WHERE token_id = ?1"), [token_id], token)
     }
 
+    /// The ids of tokens that no longer work.
+    pub(crate) fn revoked_tokens(&self) -> Result<Vec<String>> {
+        self.all("SELECT token_id FROM tokens WHERE revoked_at IS NOT NULL", [], |row| row.get(0))
+    }
+
     /// Keeps a new token.
     pub(crate) fn add_token(&mut self, token: &Token) -> Result<()> {
         self.write(

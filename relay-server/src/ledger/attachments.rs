@@ -3,6 +3,7 @@
 use super::{Ledger, Result};
 use crate::clock::Millis;
 use protocol::ids::{AttachmentId, MachineId};
+use std::collections::HashSet;
 
 /// An uploaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,11 @@ impl Ledger {
             |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)),
         )?;
         Ok(totals.unwrap_or_default())
+    }
+
+    /// The names of all files on disk that are known.
+    pub(crate) fn attachment_hashes(&self) -> Result<HashSet<String>> {
+        Ok(self.all("SELECT DISTINCT sha256 FROM attachments", [], |row| row.get(0))?.into_iter().collect())
     }
 
     /// Notes that a send to a session carries this file. Unknown ids are nobody's file and are passed over.

@@ -1,7 +1,10 @@
 //! The audit trail: who did what, when, from which device, and what came of it. Append-only.
 
+#![expect(clippy::disallowed_types, reason = "readers own their database connections")]
+
 use super::{Ledger, Result};
 use crate::clock::Millis;
+use rusqlite::Connection;
 use serde::Serialize;
 
 /// An entry to be written.
@@ -76,36 +79,44 @@ impl Ledger {
 
     /// The newest entries that fit, newest first.
     pub(crate) fn audit_entries(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
-        self.all(
+        entries(&self.connection, filter)
+    }
+}
+
+/// As [`Ledger::audit_entries`], on any connection.
+pub(super) fn entries(connection: &Connection, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
+    let mut statement = connection.prepare_cached(
             "SELECT audit_id, at, action, outcome, token_id, device_name, machine_id, session_id, subject, detail FROM audit
              WHERE (?1 IS NULL OR action = ?1) AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR machine_id = ?3)
                AND (?4 IS NULL OR token_id = ?4) AND (?5 IS NULL OR audit_id < ?5) AND (?6 IS NULL OR at >= ?6)
              ORDER BY audit_id DESC LIMIT ?7",
-            (
-                &filter.action,
-                &filter.session_id,
-                &filter.machine_id,
-                &filter.token_id,
-                filter.before,
-                filter.since,
-                filter.limit,
-            ),
-            |row| {
-                Ok(AuditEntry {
-                    audit_id: row.get(0)?,
-                    at: row.get(1)?,
-                    action: row.get(2)?,
-                    outcome: row.get(3)?,
-                    token_id: row.get(4)?,
-                    device_name: row.get(5)?,
-                    machine_id: row.get(6)?,
-                    session_id: row.get(7)?,
-                    subject: row.get(8)?,
-                    detail: row.get(9)?,
-                })
-            },
-        )
-    }
+    )?;
+    let rows = statement.query_map(
+        (
+            &filter.action,
+            &filter.session_id,
+            &filter.machine_id,
+            &filter.token_id,
+            filter.before,
+            filter.since,
+            filter.limit,
+        ),
+        |row| {
+            Ok(AuditEntry {
+                audit_id: row.get(0)?,
+                at: row.get(1)?,
+                action: row.get(2)?,
+                outcome: row.get(3)?,
+                token_id: row.get(4)?,
+                device_name: row.get(5)?,
+                machine_id: row.get(6)?,
+                session_id: row.get(7)?,
+                subject: row.get(8)?,
+                detail: row.get(9)?,
+            })
+        },
+    )?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Long histories, read page by page on connections of their own, so that neither the hub nor the
-//! memory feels their length.
+//! Long histories and the audit trail, read on connections of their own, page by page, so that
+//! neither the hub nor the memory feels their length.
 
 #![expect(clippy::disallowed_types, reason = "readers own their database connections")]
 
 use super::Result;
+use super::audit::{self, AuditEntry, AuditFilter};
 use protocol::ids::Sequence;
 use rusqlite::{Connection, OpenFlags};
 use std::path::PathBuf;
@@ -65,14 +66,23 @@ impl Readers {
     /// Appends the next page to `page`: JSON objects with commas between, and one in front if the
     /// answer has begun already. Blocks on the disk.
     pub(crate) fn read(&self, progress: &mut Progress, page: &mut Vec<u8>) -> Result<()> {
+        self.with_connection(|connection| match progress.part {
+            Part::EventsAfter(after) => read_events(connection, progress, after, page),
+            Part::Messages { before, limit } => read_messages(connection, progress, before, limit, page),
+        })
+    }
+
+    /// The newest audit entries that fit. Blocks on the disk: the trail may be long.
+    pub(crate) fn audit_entries(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
+        self.with_connection(|connection| audit::entries(connection, filter))
+    }
+
+    fn with_connection<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let connection = match self.idle().pop() {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        let outcome = match progress.part {
-            Part::EventsAfter(after) => read_events(&connection, progress, after, page),
-            Part::Messages { before, limit } => read_messages(&connection, progress, before, limit, page),
-        };
+        let outcome = read(&connection);
         let mut idle = self.idle();
         if idle.len() < MOST_IDLE_READERS {
             idle.push(connection);

@@ -122,8 +122,8 @@ impl App {
         if !self.trusted_proxy.contains(&direct) {
             return direct;
         }
-        let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
-        // The last entry is the one our own proxy wrote; those before it anyone could have.
+        let forwarded = headers.get_all("x-forwarded-for").iter().next_back().and_then(|value| value.to_str().ok());
+        // The last entry of the last line is the one our own proxy wrote; those before it anyone could have.
         forwarded.and_then(|list| list.rsplit(',').next()?.trim().parse().ok()).unwrap_or(direct)
     }
 

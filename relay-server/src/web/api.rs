@@ -6,8 +6,8 @@ use super::listen::Ends;
 use crate::clock::timestamp;
 use crate::hub::Question;
 use crate::ledger::{AuditFilter, Token};
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, Path, Query, Request, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,11 @@ use protocol::error::ErrorCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the body of a pairing request may take.
+const PAIRING_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A name a person gave to a device.
 const LONGEST_NAME: usize = 100;
@@ -58,9 +63,12 @@ pub(super) async fn pair(
     State(app): State<Arc<App>>,
     Extension(ends): Extension<Ends>,
     headers: HeaderMap,
-    request: Result<Json<PairRequest>, JsonRejection>,
+    request: Request,
 ) -> Answer<Response> {
-    let Json(PairRequest { code, device_name }) = request.map_err(|error| bad_request(error.body_text()))?;
+    // Anybody may knock here, so nobody may keep the door waiting.
+    let body = timeout(PAIRING_BODY_TIMEOUT, Json::<PairRequest>::from_request(request, &())).await;
+    let body = body.map_err(|_| bad_request("the request did not arrive in time".into()))?;
+    let Json(PairRequest { code, device_name }) = body.map_err(|error| bad_request(error.body_text()))?;
     let device_name = device_name.trim().to_owned();
     if device_name.is_empty() || device_name.chars().count() > LONGEST_NAME {
         return Err(bad_request(format!("`device_name` must have 1 to {LONGEST_NAME} characters")));
@@ -150,6 +158,13 @@ pub(super) async fn audit(
         since: None,
         limit: query.limit.unwrap_or(100).min(MOST_AUDIT_ENTRIES),
     };
-    let entries = app.hub.ask(|reply| Question::Audit { filter, reply }).await?;
-    Ok(Json(json!({"entries": entries})))
+    let readers = app.readers.clone();
+    let entries = tokio::task::spawn_blocking(move || readers.audit_entries(&filter)).await;
+    match entries {
+        Ok(Ok(entries)) => Ok(Json(json!({"entries": entries}))),
+        Ok(Err(_)) | Err(_) => {
+            let message = "the audit trail cannot be read now; try again later";
+            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::HistoryNotAvailable, message))
+        }
+    }
 }

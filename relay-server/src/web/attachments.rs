@@ -76,7 +76,10 @@ pub(super) async fn upload(
         size_bytes: received.size_bytes,
         by,
     };
-    let kept = app.hub.ask(|reply| Question::KeepFile { file, reply }).await?;
+    // Uploads at the same time may together be too much: the hub counts again, one after the other.
+    let Some(kept) = app.hub.ask(|reply| Question::KeepFile { file, reply }).await? else {
+        return Err(too_large(&app, 0));
+    };
     let body = json!({
         "attachment_id": kept.attachment_id,
         "name": kept.name,
@@ -172,7 +175,9 @@ impl Drop for Partial {
 /// The type the bytes show; what the sender claims is not believed.
 fn sniffed(head: &[u8]) -> String {
     let known = infer::get(head).map(|kind| kind.mime_type());
-    let is_text = !head.contains(&0) && std::str::from_utf8(head).is_ok_and(|_| true);
+    // The last character may be cut in two where the head ends.
+    let is_utf8 = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
+    let is_text = is_utf8 && !head.contains(&0);
     known.unwrap_or(if is_text { "text/plain" } else { "application/octet-stream" }).to_owned()
 }
 

@@ -5,6 +5,7 @@
 
 use super::App;
 use super::access::ApiError;
+use super::counted::Counted;
 use super::pump;
 use crate::hub::{Door, Frame};
 use axum::extract::{Request, State};
@@ -89,7 +90,7 @@ fn upgrade<T: Incoming>(app: Arc<App>, door: Door, mut request: Request) -> Resu
     tokio::spawn(async move {
         match upgraded.await {
             Ok(upgraded) => {
-                let stream = TokioIo::new(upgraded);
+                let stream = Counted::new(TokioIo::new(upgraded));
                 let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
                 pump::run::<T, _>(app, door, socket).await;
             }
