@@ -203,14 +203,14 @@ async fn an_answer_that_was_not_applied_gives_the_prompt_back() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_stays_silent_gives_the_prompt_back() {
+async fn a_prompt_whose_proxy_stays_silent_is_over_and_cannot_be_answered_twice() {
     let mut world = opened(&["--send-timeout-ms", "400"], prompt("p1")).await;
     answered(&mut world).await;
-    world.browser.expect_like(json!({"type": "permission_prompt_update", "state": "reverted"})).await;
-    world.browser.expect("permission_prompt").await;
+    let update = world.browser.expect_like(json!({"type": "permission_prompt_update", "state": "vanished"})).await;
+    assert_like(&update, &json!({"prompt_id": "p1", "error": {"code": "not_verified"}}));
     let result = world.browser.expect("agent_control_result").await;
     assert_like(&result, &json!({"request_id": "r1", "result": "failed", "error": {"code": "not_verified"}}));
-    assert_like(&open_prompts(&world).await, &json!([{"prompt_id": "p1"}]));
+    assert_eq!(open_prompts(&world).await, json!([]));
 }
 
 #[tokio::test]
@@ -296,14 +296,23 @@ async fn more_prompts_than_a_machine_may_have_are_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_proxy_goes_away_gives_the_prompt_back_in_time() {
-    let mut world = opened(&["--send-timeout-ms", "1500"], prompt("p1")).await;
-    answered(&mut world).await;
-    let (relay, mut browser, _) = world.lose_proxy().await;
-    let result = browser.expect("agent_control_result").await;
-    assert_like(&result, &json!({"request_id": "r1", "result": "failed", "error": {"code": "no_proxy_connected"}}));
-    browser.expect_like(json!({"type": "permission_prompt_update", "state": "reverted"})).await;
-    assert_like(&browser.again(&relay).await.ack, &json!({"open_prompts": [{"prompt_id": "p1"}]}));
+async fn a_proxy_that_went_away_says_on_its_return_whether_the_answered_prompt_is_still_open() {
+    for still_open in [true, false] {
+        let mut world = prompted().await;
+        answered(&mut world).await;
+        let (relay, mut browser, lost) = world.lose_proxy().await;
+        let result = browser.expect("agent_control_result").await;
+        assert_like(&result, &json!({"request_id": "r1", "result": "failed", "error": {"code": "no_proxy_connected"}}));
+        let mut proxy = Peer::as_device(&relay, crate::relay::Role::Proxy, &lost).await;
+        let mut frame = crate::world::snapshot(vec![crate::world::session(SESSION)]);
+        let seen = if still_open { json!([{"session_id": SESSION, "prompt_id": "p1"}]) } else { json!([]) };
+        frame["open_prompts"] = seen;
+        proxy.send(frame).await;
+        let state = if still_open { "reverted" } else { "vanished" };
+        browser.expect_like(json!({"type": "permission_prompt_update", "state": state})).await;
+        let open = browser.again(&relay).await.ack["open_prompts"].as_array().unwrap().len();
+        assert_eq!(open, usize::from(still_open));
+    }
 }
 
 #[tokio::test]

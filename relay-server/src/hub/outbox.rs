@@ -14,6 +14,10 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 /// What may wait for one browser. A stalled one costs this much and no more.
 const MOST_BROWSER_BYTES: usize = 256 * 1024;
 
+/// Frames that may wait whatever their size: a peer that reads is not slow because two long texts
+/// came at once.
+const FEW_ITEMS: usize = 8;
+
 /// What may wait for one proxy: commands are few, but a person may send several large texts in a row.
 const MOST_PROXY_BYTES: usize = 64 * 1024 * 1024;
 
@@ -66,6 +70,7 @@ struct Queue {
     bytes: usize,
     /// Taken by the socket and not yet written.
     in_flight: usize,
+    items_in_flight: usize,
     behind: bool,
     close: Option<CloseCode>,
     is_cut: bool,
@@ -88,17 +93,16 @@ impl Outbox {
         Self { most_bytes, queue: Mutex::default(), wake: Notify::new(), drained: Notify::new() }
     }
 
-    /// How many of these may be queued. An empty queue takes any one item, so that none is ever too
-    /// large.
+    /// How many of these may be queued. A few always may, so that none is ever too large.
     pub(crate) fn fitting(&self, items: &[Item]) -> usize {
         let queue = self.lock();
-        let mut waiting = queue.bytes + queue.in_flight;
-        let mut fits = |item: &&Item| {
-            let fits = waiting == 0 || waiting + item.bytes() <= self.most_bytes;
-            waiting += item.bytes();
-            fits
+        let few = FEW_ITEMS.saturating_sub(queue.items.len() + queue.items_in_flight);
+        let mut bytes = queue.bytes + queue.in_flight;
+        let fits = |(index, item): &(usize, &Item)| {
+            bytes += item.bytes();
+            *index < few || bytes <= self.most_bytes
         };
-        items.iter().take_while(|item| fits(item)).count()
+        items.iter().enumerate().take_while(fits).count()
     }
 
     /// Queues, full or not: the hub has asked before, or must not drop these.
@@ -159,7 +163,9 @@ impl Outbox {
 
     /// What was handed out has been written.
     pub(crate) fn written(&self) {
-        self.lock().in_flight = 0;
+        let mut queue = self.lock();
+        (queue.in_flight, queue.items_in_flight) = (0, 0);
+        drop(queue);
         self.drained.notify_one();
     }
 
@@ -178,6 +184,7 @@ impl Outbox {
         let mut queue = self.lock();
         if !queue.items.is_empty() {
             queue.in_flight = std::mem::take(&mut queue.bytes);
+            queue.items_in_flight = queue.items.len();
             return Some(Next::Write(std::mem::take(&mut queue.items)));
         }
         if let Some(code) = queue.close {
@@ -203,24 +210,32 @@ mod tests {
         item
     }
 
-    #[test]
-    fn a_full_queue_has_no_room_until_it_was_written() {
-        let outbox = Outbox::new(PeerRole::Browser);
-        outbox.push(vec![item(MOST_BYTES / 2)]);
-        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2)]), 1);
-        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2 + 1)]), 0);
-        assert!(matches!(outbox.take_now(), Some(Next::Write(_))));
-        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2 + 1)]), 0, "handed out is not yet written");
-        outbox.written();
-        assert_eq!(outbox.fitting(&[item(MOST_BYTES / 2 + 1)]), 1);
+    /// As many items as always fit, of next to no size.
+    fn few() -> Vec<Item> {
+        (0..FEW_ITEMS).map(|_| item(100)).collect()
     }
 
     #[test]
-    fn an_empty_queue_takes_one_item_of_any_size_and_then_no_more() {
+    fn a_full_queue_has_no_room_until_it_was_written() {
         let outbox = Outbox::new(PeerRole::Browser);
-        assert_eq!(outbox.fitting(&[item(MOST_BYTES * 3), item(100)]), 1);
-        assert_eq!(outbox.fitting(&[item(100), item(MOST_BYTES), item(100)]), 1, "order is kept");
-        outbox.push(vec![item(MOST_BYTES * 3)]);
+        outbox.push(few());
+        let large = [item(MOST_BYTES)];
+        assert_eq!(outbox.fitting(&large), 0);
+        assert!(matches!(outbox.take_now(), Some(Next::Write(_))));
+        assert_eq!(outbox.fitting(&large), 0, "handed out is not yet written");
+        outbox.written();
+        assert_eq!(outbox.fitting(&large), 1);
+    }
+
+    #[test]
+    fn a_few_items_of_any_size_fit_and_then_only_what_there_is_room_for() {
+        let outbox = Outbox::new(PeerRole::Browser);
+        let mut items = few();
+        items.extend([item(100), item(MOST_BYTES), item(100)]);
+        assert_eq!(outbox.fitting(&items), FEW_ITEMS + 1, "order is kept");
+        items[0] = item(MOST_BYTES * 3);
+        assert_eq!(outbox.fitting(&items), FEW_ITEMS);
+        outbox.push(items);
         assert!(outbox.is_full());
     }
 
