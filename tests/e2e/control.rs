@@ -58,6 +58,20 @@ async fn a_stop_reaches_the_proxy_and_its_result_the_asker_alone() {
     tablet.heard_nothing_like(json!({"type": "agent_control_result"})).await;
 }
 
+/// The seed says `error_code` in its rules and `error` in its examples.
+#[tokio::test]
+async fn a_proxy_may_name_its_error_either_way() {
+    let mut world = World::new().await;
+    world.browser.send(interrupt("r1")).await;
+    world.proxy.expect("agent_interrupt").await;
+    let mut result = control_result(&json!("r1"), "agent_interrupt", None);
+    result["result"] = json!("failed");
+    result["error_code"] = json!("agent_not_active");
+    world.proxy.send(result).await;
+    let told = world.browser.expect("agent_control_result").await;
+    assert_like(&told, &json!({"result": "failed", "error": {"code": "agent_not_active"}}));
+}
+
 #[tokio::test]
 async fn the_result_goes_to_the_asking_socket_and_not_to_its_sibling() {
     let mut world = World::new().await;

@@ -105,7 +105,10 @@ async fn a_proxy_cannot_speak_for_another_machines_session() {
         laptop.send(frame.clone()).await;
         let error = laptop.expect_like(json!({"request_id": "r"})).await;
         assert!(
-            crate::peer::is_like(&error, &json!({"type": "connection_error", "code": "unauthorized"})),
+            crate::peer::is_like(
+                &error,
+                &json!({"type": "connection_error", "code": "unauthorized", "session_id": SESSION})
+            ),
             "{frame} is answered by {error}"
         );
     }

@@ -140,32 +140,5 @@ class EveryFrame(RelayCase):
                 self.assertIn(code, ERROR_CODES, frame)
 
 
-class BadTimes(RelayCase):
-    """`Timestamps use ISO 8601 UTC strings`: so no browser is shown another."""
-
-    def check(self, browser):
-        browser.drain()
-        for frame in browser.log:
-            for where, text in timestamps(frame):
-                self.assertRegex(text, UTC, f"{where} in {frame}")
-
-    def test_a_send_that_was_created_yesterday_is_refused_or_set_right(self):
-        browser, _, name = self.stage()
-        self.post(browser, name, created_at="yesterday")
-        self.check(browser)
-
-    def test_a_transcript_time_that_is_no_time_is_refused_or_set_right(self):
-        browser, proxy, name = self.stage()
-        proxy.send("proxy_message", session_id=name, message={
-            "role": "assistant", "content": "x", "created_at": "10:17 am"})
-        proxy.drain()
-        self.check(browser)
-
-    def test_a_time_of_another_zone_is_refused_or_set_right(self):
-        browser, _, name = self.stage()
-        self.post(browser, name, created_at="2026-03-19T12:16:30+02:00")
-        self.check(browser)
-
-
 if __name__ == "__main__":
     unittest.main()

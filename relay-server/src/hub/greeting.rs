@@ -148,8 +148,7 @@ impl Hub {
                 self.tell_tails(key, &session_id);
             }
         }
-        self.tell_held_results(key, &token_id);
-        Ok(())
+        self.tell_held_results(key, &token_id)
     }
 
     /// A slow browser has read all it was given: it is greeted anew, from where it fell behind.

@@ -182,13 +182,22 @@ impl Hub {
             subject: Some(launch.request_id.as_str()),
             detail,
         })?;
-        for asker in std::mem::take(&mut launch.askers) {
+        let mut askers = std::mem::take(&mut launch.askers);
+        askers.retain(|asker| self.peers.get(*asker).is_some());
+        if askers.is_empty() {
+            launch.result = Some(result);
+            launch.deadline = self.now + self.limits.launch_timeout_ms;
+            return self.keep_launch(proxys_id.clone(), launch);
+        }
+        for asker in askers {
             self.tell_result(asker, result.clone());
         }
-        // Kept for a while: whoever was told may never have heard it.
-        launch.result = Some(result);
-        launch.deadline = self.now + self.limits.launch_timeout_ms;
-        self.keep_launch(proxys_id.clone(), launch)
+        self.forget_launch(proxys_id)
+    }
+
+    fn forget_launch(&mut self, proxys_id: &RequestId) -> Result<(), LedgerError> {
+        self.launches.remove(proxys_id);
+        self.ledger.drop_launch(proxys_id)
     }
 
     fn tell_result(&mut self, peer: PeerKey, result: LaunchResult) {
@@ -217,13 +226,19 @@ impl Hub {
         pending
     }
 
-    /// A device is back: the results it may have missed.
-    pub(super) fn tell_held_results(&mut self, peer: PeerKey, token_id: &str) {
-        let of_device = self.launches.iter().filter(|(_, launch)| launch.token_id == token_id);
-        let results: Vec<LaunchResult> = of_device.filter_map(|(_, launch)| launch.result.clone()).collect();
-        for result in results {
-            self.tell_result(peer, result);
+    /// A device is back: the results that were held for it. On a full disk they stay held, because
+    /// reading must go on then.
+    pub(super) fn tell_held_results(&mut self, peer: PeerKey, token_id: &str) -> Result<(), LedgerError> {
+        if self.degraded {
+            return Ok(());
         }
+        for proxys_id in self.launches.keys_where(|_, launch| launch.token_id == token_id) {
+            if let Some(result) = self.launches.get(&proxys_id).and_then(|launch| launch.result.clone()) {
+                self.tell_result(peer, result);
+                self.forget_launch(&proxys_id)?;
+            }
+        }
+        Ok(())
     }
 
     /// Launches that took too long fail; results nobody came back for are forgotten.
@@ -232,8 +247,7 @@ impl Hub {
         for proxys_id in self.launches.keys_where(|_, launch| launch.deadline <= now) {
             let launch = self.launches.get(&proxys_id).expect("just found");
             if launch.result.is_some() {
-                self.launches.remove(&proxys_id);
-                self.ledger.drop_launch(&proxys_id)?;
+                self.forget_launch(&proxys_id)?;
                 continue;
             }
             let reason = "The machine did not report a new session in time";

@@ -45,7 +45,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Listener<'a, S> {
         let message = loop {
             let next = self.next().await.map_err(|end| match end {
                 End::Code(CloseCode::Stale) => End::Code(CloseCode::HandshakeTimeout),
-                end => end,
+                end @ (End::Code(_) | End::Standard(..) | End::Gone) => end,
             });
             match next? {
                 Message::Ping(_) | Message::Pong(_) => {}
