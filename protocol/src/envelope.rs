@@ -99,6 +99,7 @@ impl Head<'_> {
 }
 
 /// Reads a frame.
+#[expect(clippy::result_large_err, reason = "a refusal is rare, and handed on once")]
 pub fn decode<T: Frames>(text: &str) -> Result<Decoded<T>, Refused> {
     if !text.trim_start().starts_with('{') {
         // serde would read an array as a struct, field by field.
