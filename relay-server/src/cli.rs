@@ -186,8 +186,11 @@ fn serve(serve: Serve) -> anyhow::Result<()> {
         let stop = stop_signal()?;
         let listening = listener.local_addr()?;
         let relay = Relay::open(config.clone())?;
+        let phones = phones_url(&config, listening);
+        // For a later `pair`; before the first line, because whoever waits for that may pair at once.
+        std::fs::write(url_file(&config.data_dir), &phones)?;
         say(format!("Remora relay listening on {}", url(&config, listening)));
-        first_start(&config, listening)?;
+        first_start(&config, &phones)?;
         relay.serve(listener, stop).await
     })
 }
@@ -196,16 +199,19 @@ fn url(config: &Config, address: SocketAddr) -> String {
     format!("{}://{address}", if config.tls.is_some() { "https" } else { "http" })
 }
 
-/// Keeps where phones reach the relay, for a later `pair`; and while nobody is paired, offers it.
-fn first_start(config: &Config, listening: SocketAddr) -> anyhow::Result<()> {
+/// Where phones reach the relay.
+fn phones_url(config: &Config, listening: SocketAddr) -> String {
     let reachable = SocketAddr::new(address_for_phones(listening.ip()), listening.port());
-    let url = config.public_url.as_ref().map_or_else(|| url(config, reachable), ToString::to_string);
-    std::fs::write(url_file(&config.data_dir), &url)?;
+    config.public_url.as_ref().map_or_else(|| url(config, reachable), ToString::to_string)
+}
+
+/// While nobody is paired, offers it.
+fn first_start(config: &Config, url: &str) -> anyhow::Result<()> {
     let mut ledger = Ledger::open(&config.data_dir)?;
     let paired = ledger.tokens()?.iter().any(|token| token.role == PeerRole::Browser && token.revoked_at.is_none());
     if !paired {
         say("No phone is paired yet.");
-        offer_pairing(&mut ledger, PeerRole::Browser, &url)?;
+        offer_pairing(&mut ledger, PeerRole::Browser, url)?;
     }
     Ok(())
 }

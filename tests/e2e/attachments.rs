@@ -165,3 +165,34 @@ async fn a_file_without_an_announced_length_is_held_to_the_limit_too() {
     let kept = everything_in(&relay.data_dir().join("attachments"));
     assert_eq!(kept.len(), 1, "nothing half-written stays: {kept:?}");
 }
+
+#[tokio::test]
+async fn a_file_that_no_send_ever_named_goes_after_a_day() {
+    let mut world = World::new().await;
+    let unused = uploaded(&world, "unused.png", PNG).await;
+    let used = uploaded(&world, "used.bin", &[7; 100]).await;
+    let mut frame = send(SESSION, "m1", "look");
+    frame["attachments"] = json!([{"attachment_id": used["attachment_id"], "kind": "uploaded_file"}]);
+    world.browser.send(frame).await;
+    world.browser.expect("message_accepted").await;
+    world.relay.terminate();
+    world.relay.tamper("UPDATE attachments SET created_at = 1");
+    let folder = world.relay.data_dir().join("attachments");
+    for path in everything_in(&folder) {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    world.relay.restart();
+
+    // It is cleaned up soon after the start; until then it is still there.
+    let mut looks = tokio::time::interval(std::time::Duration::from_millis(50));
+    for _ in 0..200 {
+        looks.tick().await;
+        if download(&world.relay, &world.browser.token, &unused["attachment_id"]).await.status == 404 {
+            break;
+        }
+    }
+    assert_eq!(download(&world.relay, &world.browser.token, &unused["attachment_id"]).await.status, 404);
+    assert_eq!(download(&world.relay, &world.browser.token, &used["attachment_id"]).await.status, 200);
+    assert_eq!(everything_in(&folder).len(), 1);
+}

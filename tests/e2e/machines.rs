@@ -203,3 +203,20 @@ async fn the_end_of_a_proxy_that_was_replaced_takes_nothing_down() {
     let listed = browser.again(&relay).await.sessions;
     assert_eq!(listed["sessions"][0]["status"], "healthy");
 }
+
+#[tokio::test]
+async fn a_machine_that_is_paired_anew_keeps_its_sessions() {
+    let relay = Relay::start();
+    let lost = relay.token(Role::Proxy, "desk");
+    let mut proxy = Peer::with_hello(&relay, Role::Proxy, &lost, json!({"machine_id": "box-1"})).await;
+    announce(&mut proxy, &[SESSION]).await;
+    let me = crate::http::get("/api/me").bearer(&lost).send(&relay).await.json();
+    relay.cli(&["token", "revoke", me["token_id"].as_str().unwrap()]);
+    assert_eq!(proxy.expect_close().await.0, 4502);
+
+    let fresh = relay.token(Role::Proxy, "desk again");
+    let mut proxy = Peer::with_hello(&relay, Role::Proxy, &fresh, json!({"machine_id": "box-1"})).await;
+    announce(&mut proxy, &[SESSION]).await;
+    let browser = Peer::browser(&relay).await;
+    assert_like(&browser.sessions, &json!({"sessions": [{"session_id": SESSION, "status": "healthy"}]}));
+}

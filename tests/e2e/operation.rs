@@ -49,6 +49,15 @@ async fn sigterm_closes_every_socket_with_come_back_and_ends_cleanly() {
 }
 
 #[tokio::test]
+async fn ctrl_c_is_as_good_as_sigterm() {
+    let World { mut relay, mut browser, proxy } = World::new().await;
+    relay.signal("-INT");
+    assert_eq!(browser.expect_close().await.0, 4000);
+    relay.wait();
+    drop(proxy);
+}
+
+#[tokio::test]
 async fn sigterm_does_not_wait_for_peers_that_do_not_listen() {
     let World { mut relay, browser, proxy } = World::new().await;
     relay.signal_stop();

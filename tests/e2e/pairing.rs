@@ -3,7 +3,7 @@
 use crate::http::{Response, get, post_json, upgrade};
 use crate::peer::{Peer, assert_like};
 use crate::relay::{Relay, Role, last_word};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The code that `relay-server pair` prints, as its last word.
 fn code(relay: &Relay, role: Role) -> String {
@@ -34,6 +34,9 @@ async fn a_paired_phone_gets_a_cookie_and_comes_in_with_it() {
     assert_eq!(upgrade("/client-ws").header("Cookie", cookie).send(&relay).await.status, 101);
     let me = get("/api/me").header("Cookie", cookie).send(&relay).await.json();
     assert_like(&me, &json!({"device_name": "My Phone", "role": "browser"}));
+    let trail = relay.audit();
+    let paired = |entry: &&Value| entry["action"] == "pair" && entry.to_string().contains("My Phone");
+    assert!(trail.iter().any(|entry| paired(&entry)), "{trail:#?}");
 }
 
 #[tokio::test]

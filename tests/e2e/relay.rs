@@ -114,7 +114,12 @@ impl Relay {
 
     /// `SIGTERM`; does not wait for the end.
     pub(crate) fn signal_stop(&self) {
-        let status = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().expect("kill runs");
+        self.signal("-TERM");
+    }
+
+    /// Any other signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.pid().to_string()]).status().expect("kill runs");
         assert!(status.success());
     }
 

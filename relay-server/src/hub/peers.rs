@@ -4,7 +4,7 @@ use super::outbox::{Item, Outbox};
 use protocol::connection::PeerRole;
 use protocol::error::CloseCode;
 use protocol::ids::{ConnectionId, MachineId, Sequence, SessionId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Names one socket inside this process.
@@ -129,8 +129,8 @@ impl Peer {
 #[derive(Default)]
 pub(crate) struct Peers {
     all: HashMap<PeerKey, Peer>,
-    /// Those with something pending.
-    touched: HashSet<PeerKey>,
+    /// Those with something pending, in the order in which they were told.
+    touched: Vec<PeerKey>,
     /// Those that the step under way sends away, with the last word to them.
     leaving: Vec<(PeerKey, Item, CloseCode)>,
     /// Where those were behind that the step under way catches up.
@@ -157,7 +157,6 @@ impl Peers {
 
     /// The socket is closed: there is nothing to be undone about that.
     pub(crate) fn remove(&mut self, key: PeerKey) -> Option<Peer> {
-        self.touched.remove(&key);
         self.all.remove(&key)
     }
 
@@ -178,8 +177,10 @@ impl Peers {
     /// To one peer, if it is still there.
     pub(crate) fn tell(&mut self, key: PeerKey, item: Item) {
         if let Some(peer) = self.all.get_mut(&key) {
+            if peer.pending.is_empty() {
+                self.touched.push(key);
+            }
             peer.pending.push(item);
-            self.touched.insert(key);
         }
     }
 
@@ -188,7 +189,7 @@ impl Peers {
         for (key, peer) in self.all.iter_mut().filter(|(_, peer)| peer.role == PeerRole::Browser) {
             if let Some(item) = peer.share(session_id, audience, item) {
                 if peer.pending.is_empty() {
-                    self.touched.insert(*key);
+                    self.touched.push(*key);
                 }
                 peer.pending.push(item);
             }
@@ -210,19 +211,18 @@ impl Peers {
     pub(crate) fn flush(&mut self) -> usize {
         self.caught_up.clear();
         for (key, last, code) in self.leaving.drain(..) {
-            self.touched.remove(&key);
             if let Some(peer) = self.all.remove(&key) {
                 peer.outbox.cut(last, code);
             }
         }
         let all = &mut self.all;
-        self.touched.drain().filter_map(|key| all.get_mut(&key).map(Peer::flush)).sum()
+        self.touched.drain(..).filter_map(|key| all.get_mut(&key).map(Peer::flush)).sum()
     }
 
     /// Forgets everything pending: the commit has failed.
     pub(crate) fn discard(&mut self) {
         self.leaving.clear();
-        for key in self.touched.drain() {
+        for key in self.touched.drain(..) {
             if let Some(peer) = self.all.get_mut(&key) {
                 peer.pending.clear();
             }
