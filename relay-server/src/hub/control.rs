@@ -147,8 +147,8 @@ impl Hub {
             let error = self.unreachable(&control.session_id);
             return Ok(self.refuse_control(&control, error, detail)?);
         };
+        let proxys_id = self.begin_control(proxy, control.clone())?;
         self.audit_control(&control, "forwarded", detail)?;
-        let proxys_id = self.begin_control(proxy, control)?;
         self.tell_proxy(proxy, &frame(proxys_id));
         Ok(())
     }

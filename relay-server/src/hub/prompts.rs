@@ -125,9 +125,9 @@ impl Hub {
             Ok(answerable) => answerable,
             Err(error) => return Ok(self.refuse_control(&control, error, detail.as_deref())?),
         };
+        let request_id = self.begin_control(proxy, control.clone())?;
         self.audit_control(&control, "forwarded", detail.as_deref())?;
         let deadline = control.deadline;
-        let request_id = self.begin_control(proxy, control)?;
         let device_name = self.who(peer).map(|(_, device_name)| device_name).unwrap_or_default();
         let answer = Answer { request_id: request_id.clone(), response: response.clone(), device_name, deadline };
         let live = self.sessions.get_mut(session_id).expect("its prompt was just found");
