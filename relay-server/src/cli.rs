@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Settings};
 use crate::hub::{mint_pairing, mint_token};
-use crate::ledger::{AuditEntry, AuditFilter, Ledger, NewAudit};
+use crate::ledger::{AuditEntry, AuditFilter, FILE_NAME, Ledger, NewAudit};
 use crate::{Relay, clock};
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -40,6 +40,16 @@ struct DataDir {
     /// Where the ledger and the uploaded files are kept
     #[arg(long, env = "REMORA_DATA_DIR", value_name = "DIR", default_value = "remora-data")]
     data_dir: PathBuf,
+}
+
+impl DataDir {
+    /// The ledger that is there. A mistyped folder must not look like an empty one.
+    fn ledger(&self) -> anyhow::Result<Ledger> {
+        if !self.data_dir.join(FILE_NAME).exists() {
+            bail!("there is no ledger in {}: name the relay's folder with --data-dir", self.data_dir.display());
+        }
+        Ok(Ledger::open(&self.data_dir)?)
+    }
 }
 
 #[derive(Args)]
@@ -259,7 +269,7 @@ fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
 
 fn pair(pair: &Pair) -> anyhow::Result<()> {
     let data_dir = &pair.data_dir.data_dir;
-    let mut ledger = Ledger::open(data_dir)?;
+    let mut ledger = pair.data_dir.ledger()?;
     let url = match &pair.public_url {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => std::fs::read_to_string(url_file(data_dir))
@@ -303,7 +313,7 @@ fn create_token(data_dir: &DataDir, role: PeerRole, label: &str) -> anyhow::Resu
 }
 
 fn list_tokens(data_dir: &DataDir) -> anyhow::Result<()> {
-    let tokens = Ledger::open(&data_dir.data_dir)?.tokens()?;
+    let tokens = data_dir.ledger()?.tokens()?;
     if tokens.is_empty() {
         say("No tokens yet. Make one with `relay-server pair` or `relay-server token create`.");
     }
@@ -319,7 +329,7 @@ fn list_tokens(data_dir: &DataDir) -> anyhow::Result<()> {
 }
 
 fn revoke_token(data_dir: &DataDir, token_id: &str) -> anyhow::Result<()> {
-    let mut ledger = Ledger::open(&data_dir.data_dir)?;
+    let mut ledger = data_dir.ledger()?;
     let now = clock::now();
     if !ledger.revoke_token(token_id, now)? {
         bail!("no token `{token_id}` that still works: see `relay-server token list`");
@@ -341,7 +351,7 @@ fn audit(audit: &Audit) -> anyhow::Result<()> {
         since: audit.hours.map(|hours| clock::now() - i64::from(hours) * 3_600_000),
         limit: audit.limit,
     };
-    let mut entries = Ledger::open(&audit.data_dir.data_dir)?.audit_entries(&filter)?;
+    let mut entries = audit.data_dir.ledger()?.audit_entries(&filter)?;
     // A person reads downwards in time.
     entries.reverse();
     for entry in entries {
@@ -382,11 +392,8 @@ fn backup(backup: &Backup) -> anyhow::Result<()> {
     if backup.file.exists() {
         bail!("{} exists already: name a new file", backup.file.display());
     }
-    Ledger::open(&backup.data_dir.data_dir)?.backup(&backup.file)?;
+    backup.data_dir.ledger()?.backup(&backup.file)?;
     say(format!("The ledger was copied to {}.", backup.file.display()));
-    say(format!(
-        "To restore it, stop the relay and put it in an empty data directory as {}.",
-        crate::ledger::FILE_NAME
-    ));
+    say(format!("To restore it, stop the relay and put it in an empty data directory as {}.", FILE_NAME));
     Ok(())
 }

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -74,7 +74,7 @@ impl Hub {
     pub(super) fn interrupt(&mut self, peer: PeerKey, command: &AgentInterrupt) -> Result<(), Stop> {
         let AgentInterrupt { request_id, session_id } = command.clone();
         let control = self.control(peer, Some(request_id), &session_id, "agent_interrupt", Awaits::Nothing);
-        self.command(control, None, |request_id| {
+        self.command(&control, None, |request_id| {
             RelayToProxy::AgentInterrupt(AgentInterrupt { request_id, session_id })
         })
     }
@@ -83,7 +83,7 @@ impl Hub {
         let AgentSetModel { request_id, session_id, model_id } = command.clone();
         let awaits = Awaits::Model(model_id.clone());
         let control = self.control(peer, request_id, &session_id, "agent_set_model", awaits);
-        self.command(control, Some(&command.model_id), |request_id| {
+        self.command(&control, Some(&command.model_id), |request_id| {
             RelayToProxy::AgentSetModel(AgentSetModel { request_id: Some(request_id), session_id, model_id })
         })
     }
@@ -96,7 +96,7 @@ impl Hub {
             self.tell_browser(peer, &RelayToBrowser::AgentConfig(config));
         }
         let control = self.control(peer, request_id, &session_id, "agent_config_request", Awaits::Settings);
-        self.command(control, None, |request_id| {
+        self.command(&control, None, |request_id| {
             RelayToProxy::AgentConfigRequest(AgentConfigRequest { request_id: Some(request_id), session_id })
         })
     }
@@ -110,7 +110,7 @@ impl Hub {
             return Err(Stop::Refused(self.unreachable(&session_id)));
         }
         let control = self.control(peer, Some(request_id), &session_id, "close_session", Awaits::Nothing);
-        self.command(control, None, |request_id| RelayToProxy::CloseSession(CloseSession { request_id, session_id }))
+        self.command(&control, None, |request_id| RelayToProxy::CloseSession(CloseSession { request_id, session_id }))
     }
 
     /// A command as it was given.
@@ -139,16 +139,16 @@ impl Hub {
     /// Forwards a command, or says at once why it cannot be.
     fn command(
         &mut self,
-        control: Control,
+        control: &Control,
         detail: Option<&str>,
         frame: impl FnOnce(RequestId) -> RelayToProxy,
     ) -> Result<(), Stop> {
         let Some(proxy) = self.proxy_of(&control.session_id) else {
             let error = self.unreachable(&control.session_id);
-            return Ok(self.refuse_control(&control, error, detail)?);
+            return Ok(self.refuse_control(control, error, detail)?);
         };
         let proxys_id = self.begin_control(proxy, control.clone())?;
-        self.audit_control(&control, "forwarded", detail)?;
+        self.audit_control(control, "forwarded", detail)?;
         self.tell_proxy(proxy, &frame(proxys_id));
         Ok(())
     }

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// How often the files are looked at, at most.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Accepts TLS connections with the newest certificate.
 #[derive(Clone)]
