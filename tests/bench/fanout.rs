@@ -1,7 +1,8 @@
 //! Fan-out: one proxy's events to many browsers, against two bare broadcasters.
 
 use crate::broadcaster::{Broadcaster, Style};
-use crate::numbers::{median, median_ratio, per_second};
+use crate::numbers::{Ratios, median, per_second};
+use crate::process::Process;
 use crate::relay::Relay;
 use crate::report::{Aim, Report, say};
 use crate::socket::{Door, browser, proxy};
@@ -54,6 +55,13 @@ async fn one_crowd(browsers: usize, report: &mut Report) -> Result<()> {
         }
     }
     tell_rates(browsers, size, &rates, &costs, report);
+    let kib = |process: Process| process.resident_kib().map(|kib| kib / browsers as u64);
+    say(&format!(
+        "  resident memory after the bursts, per browser: plain {} KiB, relay {} KiB, batched {} KiB",
+        kib(plain_server.process())?,
+        kib(relay.process())?,
+        kib(batched_server.process())?
+    ));
 
     let timed_plain = plain.paced(PACED_EVENTS, PACED_EVENTS_PER_SECOND).await?;
     let timed_relay = relayed.paced(PACED_EVENTS, PACED_EVENTS_PER_SECOND).await?;
@@ -64,15 +72,15 @@ async fn one_crowd(browsers: usize, report: &mut Report) -> Result<()> {
 
 fn tell_rates(browsers: usize, size: usize, rates: &[Vec<f64>; 3], costs: &[Vec<f64>; 3], report: &mut Report) {
     let [plain, relay, batched] = rates.each_ref().map(|rates| median(rates));
-    let against = |base: usize| median_ratio(&rates[1], &rates[base]);
+    let against = |base: usize| Ratios::of(&rates[1], &rates[base]);
     let [plain_cost, relay_cost, batched_cost] = costs.each_ref().map(|costs| median(costs));
     say(&format!(
         "  frames of {size} bytes; server processor time per delivery: plain {plain_cost:.2} us, relay {relay_cost:.2} us, batched {batched_cost:.2} us"
     ));
     let scenario = format!("fan-out to {browsers}, against the plain broadcaster");
-    report.ratio(&scenario, per_second(relay), per_second(plain), against(0), Aim::AtLeast(0.8));
+    report.ratio(&scenario, per_second(relay), per_second(plain), &against(0), Aim::AtLeast(0.8));
     let scenario = format!("fan-out to {browsers}, against the batching broadcaster");
-    report.ratio(&scenario, per_second(relay), per_second(batched), against(2), Aim::None);
+    report.ratio(&scenario, per_second(relay), per_second(batched), &against(2), Aim::None);
 }
 
 async fn bare(server: &Broadcaster, browsers: usize, size: usize) -> Result<Stage> {

@@ -50,9 +50,24 @@ pub(crate) fn median(numbers: &[f64]) -> f64 {
     }
 }
 
-/// The middle of the rounds' ratios: each round is compared with its neighbour only.
-pub(crate) fn median_ratio(measured: &[f64], baseline: &[f64]) -> f64 {
-    median(&measured.iter().zip(baseline).map(|(measured, base)| measured / base).collect::<Vec<_>>())
+/// The rounds' ratios: each round is compared with its neighbour only.
+pub(crate) struct Ratios(Vec<f64>);
+
+impl Ratios {
+    pub(crate) fn of(measured: &[f64], baseline: &[f64]) -> Self {
+        Self(measured.iter().zip(baseline).map(|(measured, base)| measured / base).collect())
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        median(&self.0)
+    }
+
+    /// How far the rounds lie apart: the noise of the machine.
+    pub(crate) fn spread(&self) -> String {
+        let least = self.0.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.0.iter().copied().fold(0.0, f64::max);
+        format!("{least:.2} to {most:.2} in {} rounds", self.0.len())
+    }
 }
 
 /// Milliseconds with as many decimals as mean something.

@@ -1,5 +1,6 @@
 //! The lines that are printed while the bench runs, and the table at its end.
 
+use crate::numbers::Ratios;
 use std::fmt::Write;
 
 /// What a number should be.
@@ -39,13 +40,15 @@ pub(crate) struct Report {
 
 impl Report {
     /// Adds a comparison whose aim is on the ratio.
-    pub(crate) fn ratio(&mut self, scenario: &str, relay: String, baseline: String, ratio: f64, aim: Aim) {
+    pub(crate) fn ratio(&mut self, scenario: &str, relay: String, baseline: String, ratios: &Ratios, aim: Aim) {
         let aim_text = match aim {
             Aim::AtLeast(least) => format!(">= {least:.2} x"),
             Aim::AtMost(most) => format!("<= {most:.2} x"),
             Aim::None => "-".into(),
         };
+        let ratio = ratios.median();
         self.row(scenario, relay, baseline, format!("{ratio:.2}"), aim_text, aim.is_met_by(ratio));
+        say(&format!("    ratios from {}", ratios.spread()));
     }
 
     /// Adds a number whose aim is on the relay's own value.

@@ -1,7 +1,7 @@
 //! Sends: many senders at once against a bare group-commit loop, one lone sender against one commit.
 
 use crate::bare_ledger::{BareLedger, Pattern};
-use crate::numbers::{Samples, median, median_ratio, millis, per_second};
+use crate::numbers::{Ratios, Samples, median, millis, per_second};
 use crate::process::Process;
 use crate::relay::Relay;
 use crate::report::{Aim, Report, say};
@@ -54,9 +54,15 @@ async fn compare_crowds(relay: &Relay, senders: &mut [Sender], report: &mut Repo
         to_accepted.absorb(&samples);
     }
     cpu.tell();
-    let ratio = median_ratio(&relay_rates, &bare_rates);
+    let ratios = Ratios::of(&relay_rates, &bare_rates);
     let (relay_rate, bare_rate) = (per_second(median(&relay_rates)), per_second(median(&bare_rates)));
-    report.ratio("sends accepted and delivered, 64 x 4 on 8 sessions", relay_rate, bare_rate, ratio, Aim::AtLeast(0.5));
+    report.ratio(
+        "sends accepted and delivered, 64 x 4 on 8 sessions",
+        relay_rate,
+        bare_rate,
+        &ratios,
+        Aim::AtLeast(0.5),
+    );
     report.note("send to accepted under that load: p50 / p99 / p99.9", to_accepted.tail(), "-".into());
     Ok(())
 }
@@ -140,10 +146,10 @@ async fn compare_lone(relay: &Relay, sender: &mut Sender, report: &mut Report) -
         relayed.absorb(&to_accepted);
         committed.absorb(&commits);
     }
-    let ratio = median_ratio(&relay_medians, &bare_medians);
+    let ratios = Ratios::of(&relay_medians, &bare_medians);
     let text = |medians: &[f64]| millis(Duration::from_secs_f64(median(medians))) + " ms";
     let (relay_text, bare_text) = (text(&relay_medians), text(&bare_medians));
-    report.ratio("lone sender to accepted, median", relay_text, bare_text, ratio, Aim::AtMost(1.5));
+    report.ratio("lone sender to accepted, median", relay_text, bare_text, &ratios, Aim::AtMost(1.5));
     report.note("lone sender to accepted: p50 / p99 / p99.9", relayed.tail(), committed.tail());
     Ok(())
 }
