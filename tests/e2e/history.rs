@@ -243,7 +243,7 @@ async fn a_limit_does_not_shorten_a_delta() {
 
 #[tokio::test]
 async fn twenty_thousand_messages_come_as_one_reply() {
-    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut world = World::with(&["--max-frames-per-second", "0", "--heartbeat-timeout-ms", "600000"]).await;
     world.browser.send(json!({"type": "session_interest", "sessions": []})).await;
     world.proxy.patience = Duration::from_secs(60);
     world.browser.patience = Duration::from_secs(60);

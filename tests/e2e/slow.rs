@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::time::Duration;
 use tokio::net::TcpSocket;
 
+/// Peers here send no heartbeats while they talk, and a busy machine may take its time.
+const PATIENT: [&str; 4] = ["--max-frames-per-second", "0", "--heartbeat-timeout-ms", "600000"];
 const MESSAGES: usize = 1500;
 /// So that all messages together are many times what sockets and queues can hold.
 const MESSAGE_BYTES: usize = 16_000;
@@ -80,7 +82,7 @@ async fn read_up_to(peer: &mut Peer, last: &str) -> (Vec<String>, Vec<Value>) {
 
 #[tokio::test]
 async fn a_browser_that_stops_reading_slows_nobody_costs_little_and_catches_up() {
-    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut world = World::with(&PATIENT).await;
     let mut stalled = narrow_browser(&world.relay).await;
     let before = world.relay.resident_kib();
     talk(&mut world).await;
@@ -102,7 +104,7 @@ async fn a_browser_that_stops_reading_slows_nobody_costs_little_and_catches_up()
 
 #[tokio::test]
 async fn a_browser_that_falls_behind_again_and_again_misses_nothing() {
-    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut world = World::with(&PATIENT).await;
     let mut slow = narrow_browser(&world.relay).await;
     let mut messages = Vec::new();
     for begin in (0..MESSAGES).step_by(500) {
@@ -120,7 +122,7 @@ async fn a_browser_that_falls_behind_again_and_again_misses_nothing() {
 
 #[tokio::test]
 async fn a_growing_message_is_whole_again_after_falling_behind() {
-    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut world = World::with(&PATIENT).await;
     let mut stalled = narrow_browser(&world.relay).await;
     world.proxy.send(update("tail", 1, 0, "begin ")).await;
     talk(&mut world).await;
@@ -136,7 +138,7 @@ async fn a_growing_message_is_whole_again_after_falling_behind() {
 
 #[tokio::test]
 async fn the_fate_of_ones_own_send_is_not_lost_by_falling_behind() {
-    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut world = World::with(&PATIENT).await;
     announce(&mut world.proxy, &[SESSION, "sess_2"]).await;
     let mut stalled = narrow_browser(&world.relay).await;
     stalled.send(json!({"type": "session_interest", "sessions": [SESSION]})).await;
@@ -156,7 +158,7 @@ async fn the_fate_of_ones_own_send_is_not_lost_by_falling_behind() {
 
 #[tokio::test]
 async fn a_browser_that_takes_nothing_for_long_is_closed() {
-    let flags = ["--max-frames-per-second", "0", "--heartbeat-interval-ms", "500", "--heartbeat-timeout-ms", "2000"];
+    let flags = ["--max-frames-per-second", "0", "--heartbeat-interval-ms", "500", "--heartbeat-timeout-ms", "6000"];
     let mut world = World::with(&flags).await;
     let mut stalled = narrow_browser(&world.relay).await;
     stalled.patience = Duration::from_secs(20);
@@ -178,7 +180,7 @@ async fn a_browser_that_takes_nothing_for_long_is_closed() {
 
 #[tokio::test]
 async fn a_reply_to_a_slow_reader_arrives_whole() {
-    let mut world = World::with(&["--max-frames-per-second", "0"]).await;
+    let mut world = World::with(&PATIENT).await;
     let mut slow = narrow_browser(&world.relay).await;
     slow.send(json!({"type": "session_interest", "sessions": []})).await;
     slow.settle().await;
@@ -211,7 +213,7 @@ async fn large_sends_in_a_row_reach_a_proxy_that_reads() {
 
 #[tokio::test]
 async fn a_proxy_that_stops_reading_loses_its_socket_and_none_of_its_sends() {
-    let relay = Relay::with(&["--heartbeat-interval-ms", "500", "--heartbeat-timeout-ms", "2000"]);
+    let relay = Relay::with(&["--heartbeat-interval-ms", "500", "--heartbeat-timeout-ms", "6000"]);
     let token = relay.token(Role::Proxy, "narrow");
     let mut stalled = narrow(&relay, Role::Proxy, &token).await;
     announce(&mut stalled, &[SESSION]).await;
