@@ -7,7 +7,9 @@ use anyhow::{Result, ensure};
 use memchr::memmem;
 use serde_json::json;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// After this long without an answer, something is lost.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,6 +27,8 @@ pub(crate) struct Sender {
     next: u64,
     under_way: HashMap<String, Send>,
     scratch: Vec<u8>,
+    /// Rung whenever a send is accepted.
+    pub(crate) accepted: Rc<Notify>,
 }
 
 struct Send {
@@ -47,7 +51,16 @@ impl Sender {
         socket.say(&interest.to_string()).await?;
         let prefix = prefix(number);
         let scratch = vec![0; READ_BYTES];
-        Ok(Self { number, socket, prefix, session_id: session_id.into(), next: 0, under_way: HashMap::new(), scratch })
+        Ok(Self {
+            number,
+            socket,
+            prefix,
+            session_id: session_id.into(),
+            next: 0,
+            under_way: HashMap::new(),
+            scratch,
+            accepted: Rc::default(),
+        })
     }
 
     /// Keeps `window` sends under way until `end`, then waits until each has been delivered.
@@ -81,8 +94,9 @@ impl Sender {
     }
 
     async fn listen(&mut self, round: &mut Round) -> Result<()> {
-        let Self { socket, prefix, under_way, scratch, .. } = self;
+        let Self { socket, prefix, under_way, scratch, accepted, .. } = self;
         let mut outcome = Ok(());
+        let before = round.to_accepted.count();
         socket
             .read_messages(scratch, |message| {
                 if outcome.is_ok() && memmem::find(message, prefix.as_bytes()).is_some() {
@@ -90,6 +104,9 @@ impl Sender {
                 }
             })
             .await?;
+        if round.to_accepted.count() > before {
+            accepted.notify_one();
+        }
         outcome
     }
 }
@@ -129,8 +146,9 @@ fn take(message: &[u8], under_way: &mut HashMap<String, Send>, round: &mut Round
     Ok(())
 }
 
-/// A proxy that says of every send that it was delivered. Ends with the error that ended it.
-pub(crate) async fn deliver_everything(mut socket: Socket) -> anyhow::Error {
+/// A proxy that says of every send that it was delivered; if there is a bell, after it has rung.
+/// Ends with the error that ended it.
+pub(crate) async fn deliver_everything(mut socket: Socket, bell: Option<Rc<Notify>>) -> anyhow::Error {
     let mut scratch = vec![0; READ_BYTES];
     let mut answers = Vec::new();
     loop {
@@ -145,6 +163,12 @@ pub(crate) async fn deliver_everything(mut socket: Socket) -> anyhow::Error {
         }
         if let Some(refused) = refused {
             return anyhow::anyhow!("the proxy was refused: {refused}");
+        }
+        if answers.is_empty() {
+            continue;
+        }
+        if let Some(bell) = &bell {
+            bell.notified().await;
         }
         if let Err(error) = write_all(&socket.stream, &answers).await {
             return error;

@@ -10,6 +10,7 @@ use crate::socket::{Door, proxy};
 use anyhow::{Result, bail};
 use futures_util::future::try_join_all;
 use std::future::Future;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 pub(crate) const SESSIONS: usize = 8;
@@ -35,7 +36,7 @@ pub(crate) async fn crowd(report: &mut Report) -> Result<()> {
         let door = relay.browser_door(&format!("phone {number}"))?;
         senders.push(Sender::connect(&door, number, &sessions[number % SESSIONS]).await?);
     }
-    unless_it_ends(deliver_everything(proxy), compare_crowds(&relay, &mut senders, report)).await?;
+    unless_it_ends(deliver_everything(proxy, None), compare_crowds(&relay, &mut senders, report)).await?;
     tell_groups(&relay, &relay.browser_door("counter")?)
 }
 
@@ -129,7 +130,9 @@ pub(crate) async fn lone(report: &mut Report) -> Result<()> {
     let session = "sess_lone".to_owned();
     let proxy = proxy(&relay.proxy_door()?, std::slice::from_ref(&session)).await?;
     let mut sender = Sender::connect(&relay.browser_door("phone")?, 0, &session).await?;
-    unless_it_ends(deliver_everything(proxy), compare_lone(&relay, &mut sender, report)).await?;
+    // The proxy shares the sender's thread: it waits with its answer, or the sender would hear later.
+    let bell = Some(Rc::clone(&sender.accepted));
+    unless_it_ends(deliver_everything(proxy, bell), compare_lone(&relay, &mut sender, report)).await?;
     tell_groups(&relay, &relay.browser_door("counter")?)
 }
 

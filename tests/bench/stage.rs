@@ -11,8 +11,13 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, spawn_local};
 
-/// Events under way to the slowest browser before the pusher waits.
+/// Events under way to the slowest browser at most. What has arrived may still count as waiting in
+/// the relay, so this must stay well below what its queue for one browser takes.
 const WINDOW: u64 = 256;
+
+/// The same where the rate is given and the events may be longer: a machine that stands still for a
+/// moment must not make a live browser look slow.
+const PACED_WINDOW: u64 = 128;
 
 /// The session whose events are fanned out.
 const SESSION: &str = "sess_fanout";
@@ -88,8 +93,8 @@ impl Stage {
     pub(crate) async fn burst(&mut self, duration: Duration) -> Result<Burst> {
         let (started, cpu_before, pushed_before) = (Instant::now(), self.process.cpu_time()?, self.pushed);
         while started.elapsed() < duration {
+            self.crowd.reach((self.pushed + CHUNK).saturating_sub(WINDOW)).await?;
             self.push(CHUNK).await?;
-            self.crowd.reach(self.pushed.saturating_sub(WINDOW)).await?;
         }
         self.crowd.reach(self.pushed).await?;
         let elapsed = started.elapsed();
@@ -106,6 +111,7 @@ impl Stage {
         let mut ticks = tokio::time::interval(Duration::from_nanos(1_000_000_000 / rate));
         for _ in 0..events {
             ticks.tick().await;
+            self.crowd.reach((self.pushed + 1).saturating_sub(PACED_WINDOW)).await?;
             self.crowd.note_pushes(1);
             self.push(1).await?;
         }

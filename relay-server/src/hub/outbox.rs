@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 /// What may wait for one browser. A stalled one costs this much and no more.
-const MOST_BROWSER_BYTES: usize = 256 * 1024;
+const MOST_BROWSER_BYTES: usize = 384 * 1024;
 
 /// Frames that may wait whatever their size: a peer that reads is not slow because two long texts
 /// came at once.

@@ -15,8 +15,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame as WireFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-/// So much is written before the socket is made to swallow it.
-const FLUSH_BYTES: usize = 64 * 1024;
+/// So much is written before the socket is made to swallow it. A socket keeps a buffer as large as
+/// it ever needed, so this is what a burst costs per browser for ever.
+const FLUSH_BYTES: usize = 32 * 1024;
 
 /// See the module's documentation.
 pub(super) struct Speaker<'a, S> {
